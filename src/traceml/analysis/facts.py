@@ -1,0 +1,131 @@
+"""States what is known of a run, or of a range of its steps: the one input of every rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional
+
+from traceml.schema import phases
+from traceml.schema.distribution import Distribution
+from traceml.schema.records import Event, LoaderInfo, MemoryReading, RankState
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive steady steps of one rank, for blocks and for the bootstrap. Means are ns a step."""
+
+    first_step: int
+    last_step: int
+    num_steps: int
+    period_median_ns: float
+    period_mean_ns: float
+    phase_mean_ns: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """One rank's steady steps: no warm-up, no failed step.
+
+    `phases` is keyed by phase name and `region:<name>`; a phase that was never seen, and whose absence is not a zero,
+    is missing. Its distribution counts only the steps that had an edge of it.
+    """
+
+    state: RankState
+    num_steps: int  # all finished ones, failed and warm-up too
+    num_warmup: int
+    num_failed: int
+    num_steady: int
+    warmup_ns: int
+    period: Distribution
+    phases: Mapping[str, Distribution]
+    epoch_start: Distribution
+    chunks: tuple[Chunk, ...] = ()  # at most 64, in order
+    num_micro_batches: int = 0
+    num_optimizer_steps: int = 0
+    num_samples: Optional[int] = None
+    num_tokens: Optional[int] = None
+    startup_ns: Optional[int] = None
+    tail_ns: Optional[int] = None
+
+    @property
+    def total_ns(self) -> int:
+        """The sum of the steady periods."""
+        return self.period.total
+
+    def phase_ns(self, phase: str) -> Optional[int]:
+        """The phase's sum over the steady steps; None when it was never seen."""
+        found = self.phases.get(phase)
+        if found is None:
+            return None if phase in phases.ABSENT_WHEN_UNSEEN else 0
+        return found.total
+
+    def share(self, phase: str) -> Optional[float]:
+        """The phase's share (0..1) of the steady periods; None when it was never seen, or without steady steps."""
+        spent = self.phase_ns(phase)
+        return None if spent is None or not self.total_ns else spent / self.total_ns
+
+    @property
+    def typical_ns(self) -> Optional[float]:
+        """The median steady period."""
+        return self.period.quantile(0.5)
+
+
+@dataclass(frozen=True)
+class SystemFacts:
+    """The host and the run's processes over the run; None is not sampled."""
+
+    num_samples: int = 0
+    num_cores: Optional[float] = None
+    cpu_percent_mean: Optional[float] = None
+    cpu_percent_max: Optional[float] = None
+    throttled_share: Optional[float] = None  # of samples
+    overrun_share: Optional[float] = None  # of samples with more runnable tasks than allowed cores
+    memory_bytes_max: Optional[int] = None
+    memory_limit_bytes: Optional[int] = None
+    device_names: tuple[str, ...] = ()
+    device_busy_percent_mean: Optional[float] = None
+    device_throttled_share: Optional[float] = None
+    throttle_reasons: tuple[str, ...] = ()
+    rss_bytes_p50: Optional[int] = None  # of the largest rank
+    rss_bytes_max: Optional[int] = None
+    process_cpu_percent_mean: Optional[float] = None  # of one core, all ranks
+    num_threads_max: Optional[int] = None
+    read_bytes: Optional[int] = None
+    write_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """A rank's memory over the steps: quantiles of what it held, and the newest reading."""
+
+    rank: int
+    source: str  # "cuda" | "mps" | "rss"
+    allocated: Distribution
+    reserved: Optional[Distribution]
+    peak: Optional[Distribution]
+    capacity_bytes: Optional[int]
+    newest: Optional[MemoryReading] = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything the rules may look at. `first_step` to `last_step` is the range spoken of, over all ranks."""
+
+    clock: str  # "host" | "device"
+    ranks: tuple[RankFacts, ...]
+    world_size: int = 1
+    inferred: bool = False
+    unsure: str = ""  # why inferred steps cannot be trusted; empty: they can
+    first_step: Optional[int] = None
+    last_step: Optional[int] = None
+    loader: Optional[LoaderInfo] = None  # the training loader
+    system: SystemFacts = field(default_factory=SystemFacts)
+    memory: tuple[MemoryFacts, ...] = ()
+    events: tuple[Event, ...] = ()
+
+    @property
+    def median_rank(self) -> Optional[RankFacts]:
+        """The rank whose mean own work is the lower median, None without steady steps anywhere."""
+        steady = [rank for rank in self.ranks if rank.num_steady]
+        ordered = sorted(steady, key=lambda r: (r.total_ns - (r.phase_ns(phases.SYNC) or 0)) / r.num_steady)
+        return ordered[(len(ordered) - 1) // 2] if ordered else None

@@ -1,0 +1,303 @@
+"""Defines the Report: what `final_summary.json` holds and every face shows. Times are ms, sizes bytes, null is never measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Mapping, Optional
+
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """The run: its name, how long it took, how it ended."""
+
+    name: str
+    status: str  # running | completed | failed | killed | unknown
+    started_at: str  # ISO 8601, UTC
+    duration_s: float
+    startup_s: Optional[float]
+    tail_s: Optional[float]
+    steps: int
+    warmup_steps: int
+    failed_steps: int
+    inferred: bool
+    world_size: int
+    nodes: int
+    exit_code: Optional[int]
+    ended_by: str  # end | exception | exit | signal <NAME> | launcher | unknown
+    traceml_version: str
+    run_id: str = ""
+    script: str = ""
+    folder: str = ""
+    hostname: str = ""
+    python_version: str = ""
+    torch_version: str = ""
+    device: str = "cpu"
+    exception: str = ""
+    total_steps: Optional[int] = None
+    micro_batches: Optional[int] = None
+    optimizer_steps: Optional[int] = None
+    warmup_s: Optional[float] = None
+    first_step: Optional[int] = None
+    last_step: Optional[int] = None
+    user_step: Optional[int] = None
+    live: Optional[Mapping[str, Any]] = None  # while running: {"rank", "phase", "since_s", "step"}
+
+
+@dataclass(frozen=True)
+class ImpactInfo:
+    """A price: ms and percent of the period, its 95 % interval in ms, and the speed-up without."""
+
+    ms: float
+    pct: float
+    low_ms: float
+    high_ms: float
+    speedup: float
+
+
+@dataclass(frozen=True)
+class EvidenceInfo:
+    """A number a rule compared."""
+
+    name: str
+    value: float
+    limit: Optional[float]
+    unit: str
+
+
+@dataclass(frozen=True)
+class FindingInfo:
+    """A rule's answer."""
+
+    diagnosis: str
+    severity: str
+    summary: str
+    why: str
+    next: str
+    rule: str
+    ranks: tuple[int, ...] = ()
+    phases: tuple[str, ...] = ()
+    impact: Optional[ImpactInfo] = None
+    evidence: tuple[EvidenceInfo, ...] = ()
+
+
+@dataclass(frozen=True)
+class VerdictInfo:
+    """The sentence people trust, its price and the next step."""
+
+    diagnosis: str
+    severity: str
+    summary: str
+    why: str
+    next: str
+    impact: Optional[ImpactInfo]
+    section: str = "step_time"  # step_time | system | step_memory
+
+
+@dataclass(frozen=True)
+class PeriodInfo:
+    """The period of the steady steps in ms; null without any."""
+
+    mean: Optional[float]
+    p50: Optional[float]
+    p95: Optional[float]
+    p99: Optional[float]
+    max: Optional[float]
+
+
+@dataclass(frozen=True)
+class PhaseInfo:
+    """A phase over the steady steps, zero where a step had none of it; `count` is the number of steps that had it."""
+
+    pct: Optional[float]
+    mean_ms: Optional[float]
+    p50_ms: Optional[float]
+    p95_ms: Optional[float]
+    p99_ms: Optional[float]
+    max_ms: Optional[float]
+    count: int
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One rank's steady steps: means in ms."""
+
+    rank: int
+    steps: int
+    period_ms: Optional[float]
+    phases_ms: Mapping[str, Optional[float]]
+
+
+@dataclass(frozen=True)
+class RanksInfo:
+    """The median rank, the worst one, and at most 16 rows: the worst, then the first."""
+
+    median: Optional[int]
+    worst: Optional[int]
+    by_rank: tuple[RankRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class BlockInfo:
+    """Consecutive steady steps: how many, the median period, and the mean ms of each phase of at least 0.1 ms."""
+
+    steps: int
+    period_ms: float
+    mean_ms: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StepTimeInfo:
+    """Where the steady steps' time went. The percentages add up to 100."""
+
+    diagnosis: str
+    dataloader_pct: Optional[float]
+    h2d_pct: Optional[float]
+    forward_pct: Optional[float]
+    backward_pct: Optional[float]
+    sync_pct: Optional[float]
+    optimizer_pct: Optional[float]
+    eval_pct: Optional[float]
+    checkpoint_pct: Optional[float]
+    other_pct: Optional[float]
+    period_ms: PeriodInfo
+    clock: str  # device | host
+    phases: Mapping[str, PhaseInfo]
+    ranks: RanksInfo
+    findings: tuple[FindingInfo, ...] = ()
+    blocks: tuple[BlockInfo, ...] = ()
+    epoch_start: Optional[PhaseInfo] = None
+
+
+@dataclass(frozen=True)
+class BytesInfo:
+    """A size over the steps."""
+
+    p50: Optional[int]
+    max: Optional[int]
+
+
+@dataclass(frozen=True)
+class StepMemoryInfo:
+    """Memory of the largest rank; `diagnosis` is null until its rules exist."""
+
+    diagnosis: Optional[str]
+    allocated_bytes: Optional[BytesInfo]
+    reserved_bytes: Optional[BytesInfo]
+    peak_bytes: Optional[BytesInfo]
+    capacity_bytes: Optional[int]
+    slope_bytes_per_step: Optional[float]
+    full_in_steps: Optional[tuple[int, int]]
+    source: Optional[str]  # cuda | mps | rss
+    findings: tuple[FindingInfo, ...] = ()
+
+
+@dataclass(frozen=True)
+class SystemInfo:
+    """The host within the run's cgroup, and the devices the run uses."""
+
+    diagnosis: str
+    num_cores: Optional[float] = None
+    cpu_percent_mean: Optional[float] = None
+    cpu_percent_max: Optional[float] = None
+    throttled_pct: Optional[float] = None
+    memory_bytes_max: Optional[int] = None
+    memory_limit_bytes: Optional[int] = None
+    devices: tuple[str, ...] = ()
+    device_busy_percent_mean: Optional[float] = None
+    samples: int = 0
+    findings: tuple[FindingInfo, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """The run's own training processes, seen from outside."""
+
+    rss_bytes_p50: Optional[int] = None
+    rss_bytes_max: Optional[int] = None
+    cpu_percent_mean: Optional[float] = None
+    num_threads_max: Optional[int] = None
+    read_bytes: Optional[int] = None
+    write_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ThroughputInfo:
+    """Samples and tokens a second of training time (steady periods without eval and checkpoint), and of the wall."""
+
+    samples_per_s: Optional[float] = None
+    tokens_per_s: Optional[float] = None
+    wall_samples_per_s: Optional[float] = None
+    steps_per_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class EventInfo:
+    """Something worth a line; equal ones are folded into `count`."""
+
+    kind: str
+    step: int
+    rank: int
+    ms: Optional[float]
+    count: int = 1
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class OverheadInfo:
+    """What tracing itself cost, and how that was measured."""
+
+    us_per_step: float
+    pct: float
+    method: str
+
+
+@dataclass(frozen=True)
+class RankCoverage:
+    """What was heard of a rank."""
+
+    rank: int
+    first_step: Optional[int]
+    last_step: Optional[int]
+    lost_frames: int
+
+
+@dataclass(frozen=True)
+class FaultInfo:
+    """A fault of ours in the training process, and whether its hook was switched off."""
+
+    hook: str
+    error: str
+    count: int
+    off: bool
+
+
+@dataclass(frozen=True)
+class CoverageInfo:
+    """What the report rests on: the clock, the ranks heard, the phases never seen, our own faults."""
+
+    clock: str
+    ranks: tuple[RankCoverage, ...] = ()
+    unseen: tuple[str, ...] = ()
+    faults: tuple[FaultInfo, ...] = ()
+    notes: tuple[str, ...] = ()  # one sentence each: what was lost, moved, or cannot be seen
+
+
+@dataclass(frozen=True)
+class Report:
+    """The JSON contract."""
+
+    schema_version: int
+    run: RunInfo
+    verdict: VerdictInfo
+    step_time: StepTimeInfo
+    step_memory: StepMemoryInfo
+    system: SystemInfo
+    process: ProcessInfo
+    throughput: ThroughputInfo
+    coverage: CoverageInfo
+    layers: Optional[Mapping[str, Any]] = None
+    events: tuple[EventInfo, ...] = ()
+    overhead: Optional[OverheadInfo] = None
+    loader: Mapping[str, Any] = field(default_factory=dict)

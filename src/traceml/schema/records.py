@@ -1,0 +1,279 @@
+"""Defines the records that travel through the house: steps, segments, levels, events, samples, identities.
+
+Times are nanoseconds of CLOCK_MONOTONIC (as Python's `time.perf_counter` on Linux); sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, NamedTuple, Optional
+
+from traceml.schema.distribution import Distribution
+
+
+class StepRecord(NamedTuple):
+    """One finished step of one rank: its wall period, divided.
+
+    `phase_ns` has one entry per name in `phases.PHASES`: None where no edge of that phase fell into this step. With
+    `region_ns` it adds up to `period_ns` exactly. `step` counts from 1.
+    """
+
+    rank: int
+    step: int
+    end_ns: int
+    period_ns: int
+    phase_ns: tuple[Optional[int], ...]
+    region_ns: tuple[tuple[int, int], ...] = ()  # (region id, ns), ascending ids
+    epoch_start_ns: int = 0  # part of input: starting an iterator, and its first fetch
+    num_micro_batches: int = 0
+    num_optimizer_steps: int = 0
+    num_samples: Optional[int] = None
+    num_tokens: Optional[int] = None
+    user_step: Optional[int] = None
+    failed_in: Optional[str] = None  # the phase that was open when the step raised; None: it did not
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Time outside the steps: `startup` before the first one's own fetch, `tail` after the last."""
+
+    rank: int
+    kind: str  # "startup" | "tail"
+    start_ns: int
+    duration_ns: int
+    phase_ns: tuple[Optional[int], ...]
+    region_ns: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a coarser level keeps of consecutive steps of one rank; failed steps are counted, not measured in.
+
+    `phases` is keyed by phase name (`region:<name>` too); a phase's count is the number of steps that had an edge of it.
+    """
+
+    rank: int
+    level: int
+    first_step: int
+    last_step: int
+    num_steps: int  # measured in: without failed ones
+    num_failed: int
+    start_ns: int
+    end_ns: int
+    period: Distribution
+    phases: Mapping[str, Distribution]
+    epoch_start: Distribution
+    num_micro_batches: int
+    num_optimizer_steps: int
+    num_samples: Optional[int]
+    num_tokens: Optional[int]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something worth a line: an evaluation, a checkpoint, a spike, a lost ring, an epoch's start."""
+
+    kind: str
+    rank: int
+    step: int
+    at_ns: int
+    duration_ns: Optional[int] = None
+    count: int = 1
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class LoaderInfo:
+    """A DataLoader's own settings, as the advice needs them; None is not known."""
+
+    number: int
+    num_workers: Optional[int] = None
+    batch_size: Optional[int] = None
+    num_samples: Optional[int] = None  # of one epoch
+    drop_last: Optional[bool] = None
+    pin_memory: Optional[bool] = None
+    persistent_workers: Optional[bool] = None
+    prefetch_factor: Optional[int] = None
+    dataset: str = ""
+
+
+@dataclass(frozen=True)
+class RankIdentity:
+    """Who writes a ring."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    pid: int
+    process_start_ns: int  # on the records' clock
+    hostname: str = ""
+    torch_version: str = ""
+    python_version: str = ""
+    device: str = "cpu"
+    attempt: int = 0
+
+
+@dataclass(frozen=True)
+class MemoryReading:
+    """What a rank's allocator, or its process, holds at a moment. Sizes in bytes, None is not known."""
+
+    rank: int
+    at_ns: int
+    step: int
+    source: str  # "cuda" | "mps" | "rss"
+    allocated_bytes: int
+    reserved_bytes: Optional[int] = None
+    peak_bytes: Optional[int] = None
+    capacity_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ProcessSample:
+    """One rank's process, seen from outside. `cpu_percent` is of one core."""
+
+    rank: int
+    at_ns: int
+    rss_bytes: Optional[int] = None
+    cpu_percent: Optional[float] = None
+    num_threads: Optional[int] = None
+    read_bytes: Optional[int] = None
+    write_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class HostSample:
+    """The host, within the run's cgroup, at a moment. `cpu_percent` is of all allowed cores."""
+
+    at_ns: int
+    num_cores: Optional[float] = None  # allowed: affinity and cgroup quota
+    cpu_percent: Optional[float] = None
+    num_runnable: Optional[float] = None
+    throttled: Optional[bool] = None  # by the cgroup, since the sample before
+    memory_bytes: Optional[int] = None
+    memory_limit_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class DeviceSample:
+    """One of the run's own accelerators at a moment."""
+
+    at_ns: int
+    uuid: str
+    name: str = ""
+    busy_percent: Optional[float] = None
+    memory_bytes: Optional[int] = None
+    memory_limit_bytes: Optional[int] = None
+    temperature_c: Optional[float] = None
+    power_w: Optional[float] = None
+    throttle_reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LiveSlot:
+    """What a rank is doing now: its open phase, since when, in which step (the one that is being measured)."""
+
+    rank: int
+    step: int
+    phase: str
+    since_ns: int
+    read_ns: int
+    alive: bool
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """How a rank's process ended, as far as it could say: 'end', 'exception', 'exit', 'shutdown'; None: it could not."""
+
+    rank: int
+    how: Optional[str]
+    exception: str = ""
+    at_ns: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class RankState:
+    """A rank as the store knows it."""
+
+    identity: RankIdentity
+    first_step: Optional[int] = None
+    last_step: Optional[int] = None
+    num_failed: int = 0
+    num_lost_edges: int = 0
+    num_lost_messages: int = 0
+    regions: Mapping[int, str] = field(default_factory=dict)
+    loaders: tuple[LoaderInfo, ...] = ()
+    training_loader: Optional[int] = None  # LoaderInfo.number
+    faults: Mapping[str, int] = field(default_factory=dict)  # our own, by hook: how often
+    watched: tuple[str, ...] = ()  # phases whose hooks are installed
+    end: Optional[RankEnd] = None
+
+
+@dataclass(frozen=True)
+class RegionName:
+    """A region's number in the ring and the user's name for it."""
+
+    number: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Watching:
+    """The phases whose hooks are installed, and those that cannot be on this torch, with the reason."""
+
+    phases: tuple[str, ...]
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    total_steps: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class StepFailure:
+    """A step that raised, and the name of what it raised."""
+
+    step: int
+    exception: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of ours inside the user's process: which hook, what, how often so far, and whether it is off now."""
+
+    hook: str
+    error: str
+    num_times: int
+    is_off: bool
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is known of a run when it starts: `manifest.json`."""
+
+    schema_version: int
+    name: str
+    run_id: str
+    created_at: float  # wall clock, seconds
+    created_ns: int  # the records' clock at the same moment
+    ring_dir: str
+    script: str
+    arguments: tuple[str, ...]  # masked
+    cwd: str
+    started_by: str  # "traceml run" | "init"
+    hostname: str
+    traceml_version: str
+    python_version: str
+    environment: Mapping[str, str] = field(default_factory=dict)  # an allow-list, masked
+    settings: Mapping[str, str] = field(default_factory=dict)  # value and source of each that is not the default
+    launcher_pid: Optional[int] = None
+    total_steps: Optional[int] = None
+    trace_max_steps: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended, as its launcher and its ranks could tell."""
+
+    status: str  # completed | failed | killed | unknown
+    ended_by: str  # end | exception | exit | signal <NAME> | launcher | unknown
+    exit_code: Optional[int]
+    ended_ns: int
+    ended_at: float  # wall clock, seconds
+    exception: str = ""

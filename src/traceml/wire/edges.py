@@ -1,0 +1,65 @@
+"""Numbers the edges: one code byte says what happened at a stamp, or what a value entry holds.
+
+A phase opens with its code and closes with code + CLOSE. Entries from FIRST_VALUE on hold a number instead of a stamp.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from traceml.schema import phases
+
+NEVER: Final = 0  # a slot that was never written
+
+INPUT: Final = 1
+H2D: Final = 2
+FORWARD: Final = 3
+BACKWARD: Final = 4
+SYNC: Final = 5
+OPTIMIZER: Final = 6
+EVAL: Final = 7  # a no-grad forward of a traced model outside a step
+CHECKPOINT: Final = 8
+COMPILE: Final = 9
+GC: Final = 10
+FORWARD_NO_GRAD: Final = 11  # of a traced model, inside a step: a teacher, or an evaluation by callback
+ITERATOR: Final = 12  # DataLoader.__iter__
+FIRST_REGION: Final = 32  # 32..47
+
+CLOSE: Final = 64  # code + CLOSE closes that phase
+CLOSE_NO_BATCH: Final = 112  # closes INPUT: an exhausting or failing next(), which delivered nothing
+
+STEP_BEGIN: Final = 116
+STEP_END: Final = 117
+STEP_FAILED: Final = 118
+RUN_END: Final = 119  # shutdown, or the interpreter's exit
+
+FIRST_VALUE: Final = 128
+SERIAL: Final = 128  # the iterator of the fetches that follow: loader number << SERIAL_BITS | epoch
+USER_STEP: Final = 129  # trace_step(step=)
+SAMPLES: Final = 130  # samples in the batch just fetched, or counted by the user
+TOKENS: Final = 131
+
+SERIAL_BITS: Final = 28
+
+#: Which phase the time under an open code belongs to. ITERATOR and FORWARD_NO_GRAD are decided by the reader.
+PHASE_OF: Final[dict[int, str]] = {
+    INPUT: phases.INPUT,
+    H2D: phases.H2D,
+    FORWARD: phases.FORWARD,
+    BACKWARD: phases.BACKWARD,
+    SYNC: phases.SYNC,
+    OPTIMIZER: phases.OPTIMIZER,
+    EVAL: phases.EVAL,
+    CHECKPOINT: phases.CHECKPOINT,
+    COMPILE: phases.COMPILE,
+    GC: phases.GC,
+    FORWARD_NO_GRAD: phases.FORWARD,
+    ITERATOR: phases.INPUT,
+}
+
+OPENS: Final = frozenset(PHASE_OF) | frozenset(range(FIRST_REGION, FIRST_REGION + phases.MAX_REGIONS))
+KNOWN: Final = (
+    OPENS
+    | frozenset(code + CLOSE for code in OPENS)
+    | frozenset({CLOSE_NO_BATCH, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END, SERIAL, USER_STEP, SAMPLES, TOKENS})
+)

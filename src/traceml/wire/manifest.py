@@ -1,0 +1,64 @@
+"""Writes and reads `manifest.json`, by which a run's processes find each other's files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from traceml.errors import RunError
+from traceml.schema.records import Manifest
+from traceml.schema.struct import StructError, from_plain, to_plain
+
+FILE: Final = "manifest.json"
+SCHEMA_VERSION: Final = 1
+_MAX_BYTES: Final = 1 << 20
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Puts the manifest into the run folder, 0600, whole or not at all.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    write_private(folder / FILE, json.dumps(to_plain(manifest), indent=1, ensure_ascii=False) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a run folder.
+
+    Raises:
+        RunError: `no-run`, `damaged-run` or `run-too-new`.
+    """
+    path = folder / FILE
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(_MAX_BYTES))
+        version = found.get("schema_version") if isinstance(found, dict) else None
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            message = f"Run '{folder}' has manifest version {version}, this TraceML reads {SCHEMA_VERSION}. Update TraceML."
+            raise RunError(message, slug="run-too-new")
+        return from_plain(Manifest, found)
+    except OSError as error:
+        message = f"No run at '{folder}' ({error.strerror}). Give the folder that `traceml run` printed."
+        raise RunError(message, slug="no-run") from None
+    except (StructError, ValueError, RecursionError) as error:
+        raise RunError(f"Run '{folder}' has a damaged manifest.json: {error}.", slug="damaged-run") from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Writes a file that only the user can read, through a neighbour and a rename: never half a file.
+
+    Raises:
+        OSError: No room, or no right to write.
+    """
+    neighbour = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fd = os.open(neighbour, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        os.replace(neighbour, path)
+    except OSError:
+        neighbour.unlink(missing_ok=True)
+        raise
