@@ -20,6 +20,21 @@ class Chunk:
     period_median_ns: float
     period_mean_ns: float
     phase_mean_ns: Mapping[str, float]
+    epoch_start_mean_ns: float = 0.0  # part of input
+
+
+#: Phases that are zero when unseen, but only where their hook is installed.
+_HOOKED = frozenset({phases.EVAL, phases.CHECKPOINT, phases.GC})
+
+
+def is_absent_when_unseen(phase: str, watched: tuple[str, ...]) -> bool:
+    """Whether a phase without a single edge was not measured, as against measured to be nothing.
+
+    Args:
+        phase: A phase's name.
+        watched: The phases whose hooks are installed; empty when nobody said so.
+    """
+    return phase in phases.ABSENT_WHEN_UNSEEN or (bool(watched) and phase in _HOOKED and phase not in watched)
 
 
 @dataclass(frozen=True)
@@ -40,10 +55,14 @@ class RankFacts:
     phases: Mapping[str, Distribution]
     epoch_start: Distribution
     chunks: tuple[Chunk, ...] = ()  # at most 64, in order
-    num_micro_batches: int = 0
+    num_micro_batches: int = 0  # of the steady steps, as the three below
     num_optimizer_steps: int = 0
     num_samples: Optional[int] = None
     num_tokens: Optional[int] = None
+    all_micro_batches: int = 0  # of all finished steps, failed and warm-up too, as the three below
+    all_optimizer_steps: int = 0
+    all_samples: Optional[int] = None
+    all_tokens: Optional[int] = None
     startup_ns: Optional[int] = None
     tail_ns: Optional[int] = None
 
@@ -56,8 +75,18 @@ class RankFacts:
         """The phase's sum over the steady steps; None when it was never seen."""
         found = self.phases.get(phase)
         if found is None:
-            return None if phase in phases.ABSENT_WHEN_UNSEEN else 0
+            return None if is_absent_when_unseen(phase, self.state.watched) else 0
         return found.total
+
+    def num_without(self, phase: str) -> int:
+        """The number of steady steps that had no edge of the phase."""
+        found = self.phases.get(phase)
+        return self.num_steady - (found.count if found is not None else 0)
+
+    def mean_ns(self, phase: str) -> Optional[float]:
+        """The phase's mean over all steady steps in ns; None when it was never seen, or without steady steps."""
+        spent = self.phase_ns(phase)
+        return None if spent is None or not self.num_steady else spent / self.num_steady
 
     def share(self, phase: str) -> Optional[float]:
         """The phase's share (0..1) of the steady periods; None when it was never seen, or without steady steps."""
@@ -122,6 +151,7 @@ class Facts:
     system: SystemFacts = field(default_factory=SystemFacts)
     memory: tuple[MemoryFacts, ...] = ()
     events: tuple[Event, ...] = ()
+    notes: tuple[str, ...] = ()  # one sentence each: what had to be counted in, or could not be told apart
 
     @property
     def median_rank(self) -> Optional[RankFacts]:

@@ -28,6 +28,7 @@ FIRST_REGION: Final = 32  # 32..47
 CLOSE: Final = 64  # code + CLOSE closes that phase
 CLOSE_NO_BATCH: Final = 112  # closes INPUT: an exhausting or failing next(), which delivered nothing
 
+RAISED: Final = 113  # an exception leaves the open phase; its close follows
 STEP_BEGIN: Final = 116
 STEP_END: Final = 117
 STEP_FAILED: Final = 118
@@ -36,8 +37,11 @@ RUN_END: Final = 119  # shutdown, or the interpreter's exit
 FIRST_VALUE: Final = 128
 SERIAL: Final = 128  # the iterator of the fetches that follow: loader number << SERIAL_BITS | epoch
 USER_STEP: Final = 129  # trace_step(step=)
-SAMPLES: Final = 130  # samples in the batch just fetched, or counted by the user
-TOKENS: Final = 131
+SAMPLES: Final = 130  # in the batch just fetched
+TOKENS: Final = 131  # likewise
+COUNTED_SAMPLES: Final = 132  # count(samples=): the user's own number
+COUNTED_TOKENS: Final = 133
+STEP_NUMBER: Final = 134  # how many steps are finished: stands behind a STEP_END now and then, so that a gap can be counted
 
 SERIAL_BITS: Final = 28
 
@@ -61,5 +65,6 @@ OPENS: Final = frozenset(PHASE_OF) | frozenset(range(FIRST_REGION, FIRST_REGION 
 KNOWN: Final = (
     OPENS
     | frozenset(code + CLOSE for code in OPENS)
-    | frozenset({CLOSE_NO_BATCH, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END, SERIAL, USER_STEP, SAMPLES, TOKENS})
+    | frozenset({CLOSE_NO_BATCH, RAISED, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END})
+    | frozenset({SERIAL, USER_STEP, SAMPLES, TOKENS, COUNTED_SAMPLES, COUNTED_TOKENS, STEP_NUMBER})
 )

@@ -250,7 +250,7 @@ class RingReader:
     def _copy(self, start: int, end: int) -> tuple[array[float], bytes]:
         stamps, codes = array("d"), b""
         for first, last in _spans(start, end, self.num_edges):
-            stamps.frombytes(self._stamps[first:last])
+            stamps.frombytes(self._stamps[first:last].tobytes())
             codes += bytes(self._codes[first:last])
         return stamps, codes
 

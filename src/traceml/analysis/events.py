@@ -1,0 +1,59 @@
+"""Turns what stands out of single steps into events: evaluations, checkpoints, epoch starts, collections, spikes, failures."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Iterator
+
+from traceml.schema import phases
+from traceml.schema.records import Event, StepRecord
+
+_EVAL: Final = phases.PHASE_INDEX[phases.EVAL]
+_CHECKPOINT: Final = phases.PHASE_INDEX[phases.CHECKPOINT]
+_GC: Final = phases.PHASE_INDEX[phases.GC]
+_MS: Final = 1_000_000
+_EVAL_NS: Final = 5 * _MS  # shorter no-grad work is part of the loop, not an evaluation worth a line
+_CHECKPOINT_NS: Final = 1 * _MS
+_EPOCH_NS: Final = 20 * _MS
+_GC_NS: Final = 20 * _MS
+_SPIKE_NS: Final = 50 * _MS
+_SPIKE_TIMES: Final = 4  # times the median of the steps before
+_NUM_RECENT: Final = 32
+
+
+class StepEvents:
+    """Watches one rank's records go by. `exceptions` holds the names that failed steps raised, by step."""
+
+    def __init__(self) -> None:
+        self.exceptions: dict[int, str] = {}
+        self._recent_ns: deque[int] = deque(maxlen=_NUM_RECENT)
+
+    def of(self, record: StepRecord) -> Iterator[Event]:
+        """The events of one record."""
+        eval_ns, checkpoint_ns, gc_ns = (record.phase_ns[i] or 0 for i in (_EVAL, _CHECKPOINT, _GC))
+        if eval_ns >= _EVAL_NS:
+            yield self._event("evaluation", record, eval_ns)
+        if checkpoint_ns >= _CHECKPOINT_NS:
+            yield self._event("checkpoint", record, checkpoint_ns)
+        if record.epoch_start_ns >= _EPOCH_NS:
+            yield self._event("epoch start", record, record.epoch_start_ns)
+        if gc_ns >= _GC_NS:
+            yield self._event("garbage collection", record, gc_ns)
+        if record.failed_in is not None:
+            name = self.exceptions.pop(record.step, "")
+            text = f"{name} in {phases.label(record.failed_in)}" if name else f"in {phases.label(record.failed_in)}"
+            yield Event("failed step", record.rank, record.step, record.end_ns, record.period_ns, text=text)
+            return
+        rest_ns = record.period_ns - eval_ns - checkpoint_ns - record.epoch_start_ns - gc_ns
+        if rest_ns >= _SPIKE_NS and len(self._recent_ns) == _NUM_RECENT:
+            typical = sorted(self._recent_ns)[_NUM_RECENT // 2]
+            if rest_ns >= _SPIKE_TIMES * typical:
+                yield self._spike(record, rest_ns)
+        self._recent_ns.append(rest_ns)
+
+    def _event(self, kind: str, record: StepRecord, duration_ns: int) -> Event:
+        return Event(kind, record.rank, record.step, record.end_ns, duration_ns)
+
+    def _spike(self, record: StepRecord, duration_ns: int) -> Event:
+        parts = [(ns or 0, phases.PHASES[i]) for i, ns in enumerate(record.phase_ns) if i not in (_EVAL, _CHECKPOINT, _GC)]
+        return Event("slow step", record.rank, record.step, record.end_ns, duration_ns, text=phases.label(max(parts)[1]))

@@ -1,0 +1,222 @@
+"""Decides whose a fetch was: the training loop's, or an evaluation's; late, when the forwards around it are known.
+
+A fetch is training's when its iterator has a grad-mode forward of a traced model between two of its fetches, or, with a
+single fetch so far, directly after it. One that is followed by a no-grad forward before any grad-mode one is `eval`.
+All others are `eval` too, but only known to be so when the next step has ended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Optional
+
+from traceml.schema.records import LoaderInfo
+from traceml.wire.edges import SERIAL_BITS
+
+_NUM_TYPICAL = 32
+
+
+@dataclass
+class Waited:
+    """What one iterator's fetches took within one period."""
+
+    ns: int = 0
+    epoch_start_ns: int = 0
+    num_fetches: int = 0
+    num_samples: Optional[int] = None
+    num_tokens: Optional[int] = None
+
+    def add(self, other: Waited) -> None:
+        """Takes other fetches in."""
+        self.ns += other.ns
+        self.epoch_start_ns += other.epoch_start_ns
+        self.num_fetches += other.num_fetches
+        self.num_samples = _plus(self.num_samples, other.num_samples)
+        self.num_tokens = _plus(self.num_tokens, other.num_tokens)
+
+
+@dataclass
+class PeriodFetches:
+    """The fetches of one period, by what is known of them."""
+
+    training: dict[int, Waited] = field(default_factory=dict)
+    eval_ns: int = 0
+    had_eval: bool = False
+    undecided: dict[int, Waited] = field(default_factory=dict)
+
+    def decide(self, serial: int, *, is_training: bool) -> None:
+        """Moves an iterator's undecided fetches to where they belong."""
+        waited = self.undecided.pop(serial, None)
+        if waited is None:
+            return
+        if is_training:
+            self.training.setdefault(serial, Waited()).add(waited)
+        else:
+            self.eval_ns += waited.ns
+            self.had_eval = True
+
+
+@dataclass
+class _Iterator:
+    num_fetches: int = 0
+    forward_at_fetch: int = 0
+    is_training: bool = False
+
+
+class Fetches:
+    """Follows the fetches of all iterators of one rank, over all its periods."""
+
+    def __init__(self) -> None:
+        self.period = PeriodFetches()
+        self.serial = 0
+        self.training_serial: Optional[int] = None
+        self.loaders: dict[int, LoaderInfo] = {}
+        self.iterators: dict[int, _Iterator] = {}
+        self._num_forwards = 0
+        self._starting: dict[int, int] = {}  # time in __iter__ that waits for its first fetch
+        self._open: set[int] = set()  # iterators fetched from since the last forward
+        self._last: Optional[int] = None  # the newest of them
+        self._may_be_eval = False  # a no-grad forward inside the step came since
+        self._periods: deque[PeriodFetches] = deque([self.period])
+        self._typical_ns: deque[int] = deque(maxlen=_NUM_TYPICAL)
+
+    def resume(self, serial: int, num_fetches: int, training: list[int]) -> None:
+        """Goes on behind a stored step: the iterator in use, how many fetches it had, and which are training's."""
+        self.serial = serial
+        for known in training:
+            self.iterators[known] = _Iterator(is_training=True)
+        self.iterators.setdefault(serial, _Iterator()).num_fetches = num_fetches
+        self.training_serial = training[-1] if training else None
+
+    def started(self, ns: int) -> None:
+        """`iter(loader)` took `ns`; its first fetch follows."""
+        self._starting[self.serial] = self._starting.get(self.serial, 0) + ns
+
+    def opening(self) -> int:
+        """A fetch begins; returns 1 if no-grad forwards before it turned out to be an evaluation's, else 0."""
+        if not self._may_be_eval:
+            return 0
+        self._may_be_eval = False
+        self._decide_open(is_training=False)
+        return 1
+
+    def fetched(self, ns: int) -> None:
+        """A fetch of the current iterator ended with a batch after `ns`."""
+        serial = self.serial
+        iterator = self.iterators.setdefault(serial, _Iterator())
+        if iterator.num_fetches and iterator.forward_at_fetch != self._num_forwards and not iterator.is_training:
+            iterator.is_training = True
+            for period in self._periods:
+                period.decide(serial, is_training=True)
+        iterator.num_fetches += 1
+        iterator.forward_at_fetch = self._num_forwards
+        waited = self.period.undecided.setdefault(serial, Waited())
+        started_ns = self._starting.pop(serial, 0) if self._starting else 0
+        if iterator.num_fetches == 1:
+            waited.epoch_start_ns += started_ns + self._excess_ns(ns)
+        else:
+            self._typical_ns.append(ns)
+        waited.ns += ns + started_ns
+        waited.num_fetches += 1
+        waited.num_samples = _plus(waited.num_samples, self._num_samples(iterator.num_fetches))
+        self._open.add(serial)
+        self._last = serial
+
+    def counted(self, *, samples: Optional[int] = None, tokens: Optional[int] = None) -> None:
+        """The batch just fetched was looked into: its samples and tokens."""
+        for waited in (self.period.undecided.get(self.serial), self.period.training.get(self.serial)):
+            if waited is not None:
+                waited.num_samples = _plus(waited.num_samples, samples)
+                waited.num_tokens = _plus(waited.num_tokens, tokens)
+                return
+
+    def forward(self) -> None:
+        """A grad-mode forward of a traced model (or, where none is ever seen, the work of a step) begins."""
+        self._num_forwards += 1
+        self._may_be_eval = False
+        if not self._open:
+            return
+        for serial in self._open:
+            iterator = self.iterators[serial]
+            if iterator.is_training or (serial == self._last and iterator.num_fetches == 1):
+                self.training_serial = serial
+                for period in self._periods:
+                    period.decide(serial, is_training=True)
+        self._open.clear()
+
+    def evaluated(self) -> None:
+        """A no-grad forward of a traced model begins outside a step."""
+        if self._open:
+            self._decide_open(is_training=False)
+
+    def maybe_evaluated(self) -> bool:
+        """A no-grad forward begins inside a step; True when it may be an evaluation's, known later."""
+        if self._open:
+            self._may_be_eval = True
+        return self._may_be_eval
+
+    def end_period(self) -> int:
+        """The step ended; returns 1 if no-grad forwards inside it turned out to be an evaluation's, else 0."""
+        turned = self.opening()
+        for period in self._periods:
+            if period is not self.period:
+                self._give_up(period)
+        while self._periods and not self._periods[0].undecided and self._periods[0] is not self.period:
+            self._periods.popleft()
+        self.period = PeriodFetches()
+        self._periods.append(self.period)
+        return turned
+
+    def give_up(self) -> None:
+        """The run is over: nothing more will be known."""
+        for period in self._periods:
+            self._give_up(period)
+
+    def feeds_the_same(self) -> bool:
+        """Whether the fetch that begins now continues a run of fetches from one iterator, without a forward between."""
+        return set(self.period.undecided) == {self.serial} and self._open == {self.serial}
+
+    def restart_period(self) -> PeriodFetches:
+        """Cuts the period here, for the startup segment: returns the one so far, whose undecided fetches are eval."""
+        done = self.period
+        self._give_up(done)
+        for serial, ns in self._starting.items():
+            done.training.setdefault(serial, Waited()).ns += ns
+        self._starting.clear()
+        self.period = PeriodFetches()
+        self._periods = deque([self.period])
+        self._open.clear()
+        return done
+
+    def _give_up(self, period: PeriodFetches) -> None:
+        """What could not be decided goes with what is known of its iterator: eval, unless that is training's."""
+        for serial in list(period.undecided):
+            period.decide(serial, is_training=self.iterators[serial].is_training)
+
+    def _decide_open(self, *, is_training: bool) -> None:
+        for serial in self._open:
+            for period in self._periods:
+                period.decide(serial, is_training=is_training)
+        self._open.clear()
+
+    def _excess_ns(self, ns: int) -> int:
+        """What the first fetch of an iterator took beyond a usual one; all of it when workers were started for it."""
+        if self._typical_ns:
+            return max(0, ns - sorted(self._typical_ns)[len(self._typical_ns) // 2])
+        info = self.loaders.get(self.serial >> SERIAL_BITS)
+        return ns if info is not None and info.num_workers else 0
+
+    def _num_samples(self, num_fetches: int) -> Optional[int]:
+        info = self.loaders.get(self.serial >> SERIAL_BITS)
+        if info is None or info.batch_size is None:
+            return None
+        if info.num_samples is None or info.drop_last:
+            return info.batch_size
+        return max(0, min(info.batch_size, info.num_samples - (num_fetches - 1) * info.batch_size)) or info.batch_size
+
+
+def _plus(left: Optional[int], right: Optional[int]) -> Optional[int]:
+    if right is None:
+        return left
+    return right if left is None else left + right

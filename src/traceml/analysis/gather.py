@@ -1,0 +1,224 @@
+"""Gathers what the store holds of a run, or of a range of its steps, into Facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, Optional, Sequence, Union
+
+from traceml.analysis.chunks import chunks_of
+from traceml.analysis.facts import Facts, RankFacts, is_absent_when_unseen
+from traceml.analysis.surroundings import memory_of, system_of
+from traceml.analysis.warmup import Warmup, find_warmup
+from traceml.schema.distribution import Distribution
+from traceml.schema.phases import INPUT, PHASES, REGION_PREFIX
+from traceml.schema.records import (
+    Block,
+    DeviceSample,
+    Event,
+    HostSample,
+    LoaderInfo,
+    MemoryReading,
+    ProcessSample,
+    RankState,
+    Segment,
+    StepRecord,
+)
+
+Piece = Union[StepRecord, Block]
+
+
+@dataclass(frozen=True)
+class RankWindow:
+    """One rank's steps in a range: every one in exactly one piece, in step order."""
+
+    state: RankState
+    pieces: tuple[Piece, ...]
+
+
+def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its keyword
+    windows: Sequence[RankWindow],
+    *,
+    segments: Sequence[Segment] = (),
+    events: Sequence[Event] = (),
+    memory: Sequence[MemoryReading] = (),
+    processes: Sequence[ProcessSample] = (),
+    host: Sequence[HostSample] = (),
+    devices: Sequence[DeviceSample] = (),
+    clock: str = "host",
+    world_size: int = 1,
+    inferred: bool = False,
+    unsure: str = "",
+) -> Facts:
+    """Turns records into the one input of every rule.
+
+    Args:
+        windows: One a rank.
+        segments: Startup and tail of any rank.
+        events: Handed on as they are.
+        memory: Allocator or process readings of any rank, in time order.
+        processes: Samples of the ranks' processes, in time order.
+        host: Samples of the host, in time order.
+        devices: Samples of the run's own accelerators, in time order.
+        clock: "host" or "device": the clock of the phases.
+        world_size: The number of ranks the run has.
+        inferred: Whether steps were inferred, without `trace_step`.
+        unsure: Why inferred steps cannot be trusted; empty when they can.
+
+    Returns:
+        Facts without warm-up and failed steps in their distributions, with at most 64 chunks a rank.
+    """
+    notes: list[str] = []
+    ranks = tuple(_rank_facts(window, segments, notes) for window in windows)
+    steps = [piece for window in windows for piece in (window.pieces[:1] + window.pieces[-1:])]
+    return Facts(
+        clock=clock,
+        ranks=ranks,
+        world_size=world_size,
+        inferred=inferred,
+        unsure=unsure,
+        first_step=min((_first(piece) for piece in steps), default=None),
+        last_step=max((_last(piece) for piece in steps), default=None),
+        loader=_training_loader(windows),
+        system=system_of(host=host, processes=processes, devices=devices),
+        memory=memory_of(memory, processes=processes, host=host),
+        events=tuple(events),
+        notes=tuple(notes),
+    )
+
+
+def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str]) -> RankFacts:
+    state, rank = window.state, window.state.identity.rank
+    warmup = _warmup(window)
+    if warmup.is_cut:
+        notes.append(
+            f"rank {rank}: the warm-up may reach beyond step {warmup.first_steady_step - 1:,}, "
+            "where steps are only kept in sums: they are counted in"
+        )
+    blocks = [piece for piece in window.pieces if isinstance(piece, Block)]
+    records = [piece for piece in window.pieces if isinstance(piece, StepRecord)]
+    kept = [record for record in records if record.failed_in is None]
+    warm = [record for record in kept if warmup.holds(record)]
+    steady = [record for record in kept if not warmup.holds(record)] if warm else kept
+    num_steps = len(records) + sum(block.num_steps + block.num_failed for block in blocks)
+    num_failed = len(records) - len(kept) + sum(block.num_failed for block in blocks)
+
+    def name_region(number: int) -> str:
+        return REGION_PREFIX + state.regions.get(number, f"{number}")
+
+    all_pieces: Sequence[Piece] = window.pieces
+    steady_pieces: Sequence[Piece] = [p for p in all_pieces if isinstance(p, Block) or _is_steady(p, warmup)]
+    return RankFacts(
+        state=state,
+        num_steps=num_steps,
+        num_warmup=len(warm),
+        num_failed=num_failed,
+        num_steady=num_steps - len(warm) - num_failed,
+        warmup_ns=sum(record.period_ns for record in warm),
+        period=_merged((r.period_ns for r in steady), (block.period for block in blocks)),
+        phases=_phases(window, steady, blocks),
+        epoch_start=_merged((r.epoch_start_ns for r in steady if r.epoch_start_ns), (b.epoch_start for b in blocks)),
+        chunks=chunks_of(steady_pieces, name_region),
+        num_micro_batches=sum(piece.num_micro_batches for piece in steady_pieces),
+        num_optimizer_steps=sum(piece.num_optimizer_steps for piece in steady_pieces),
+        num_samples=_sum_known(piece.num_samples for piece in steady_pieces),
+        num_tokens=_sum_known(piece.num_tokens for piece in steady_pieces),
+        all_micro_batches=sum(piece.num_micro_batches for piece in all_pieces),
+        all_optimizer_steps=sum(piece.num_optimizer_steps for piece in all_pieces),
+        all_samples=_sum_known(piece.num_samples for piece in all_pieces),
+        all_tokens=_sum_known(piece.num_tokens for piece in all_pieces),
+        startup_ns=_segment_ns(segments, rank, "startup"),
+        tail_ns=_segment_ns(segments, rank, "tail"),
+    )
+
+
+def _warmup(window: RankWindow) -> Warmup:
+    """The warm-up, where the range begins with the run; elsewhere none."""
+    begins = window.state.first_step or 1
+    starts_the_run = bool(window.pieces) and _first(window.pieces[0]) <= begins
+    return find_warmup(window.pieces) if starts_the_run else Warmup(0)
+
+
+def _is_steady(record: StepRecord, warmup: Warmup) -> bool:
+    return record.failed_in is None and not warmup.holds(record)
+
+
+def _phases(window: RankWindow, steady: Sequence[StepRecord], blocks: Sequence[Block]) -> dict[str, Distribution]:
+    """Every phase that was seen, or whose absence is a zero, over the steady steps; the fixed ones first."""
+    state = window.state
+    seen = {phase for block in blocks for phase, spent in block.phases.items() if spent.count}
+    records = [piece for piece in window.pieces if isinstance(piece, StepRecord)]
+    seen |= {phase for phase, column in zip(PHASES, zip(*(r.phase_ns for r in records))) if any_known(column)}
+    if state.training_loader is not None:
+        seen.add(INPUT)  # a fetch somewhere in the run, if not in this range
+    columns = dict(zip(PHASES, zip(*(r.phase_ns for r in steady))))
+    found = {
+        phase: _merged(
+            (ns for ns in columns.get(phase, ()) if ns is not None),
+            (block.phases[phase] for block in blocks if phase in block.phases),
+        )
+        for phase in PHASES
+        if phase in seen or not is_absent_when_unseen(phase, state.watched)
+    }
+    for name, values in _region_values(records, steady, state).items():
+        found[name] = Distribution.of(values)
+    for block in blocks:
+        for name, spent in block.phases.items():
+            if name.startswith(REGION_PREFIX):
+                found.setdefault(name, Distribution()).merge(spent)
+    return found
+
+
+def any_known(values: Iterable[Optional[int]]) -> bool:
+    """Whether a value is not None."""
+    return any(value is not None for value in values)
+
+
+def _region_values(
+    records: Sequence[StepRecord], steady: Sequence[StepRecord], state: RankState
+) -> dict[str, list[int]]:
+    """The ns of each region in the steady steps that entered it; a region seen in other steps only has no values."""
+    values: dict[str, list[int]] = {
+        REGION_PREFIX + state.regions.get(number, f"{number}"): [] for r in records for number, _ in r.region_ns
+    }
+    for record in steady:
+        in_step: dict[str, int] = {}
+        for number, ns in record.region_ns:
+            name = REGION_PREFIX + state.regions.get(number, f"{number}")
+            in_step[name] = in_step.get(name, 0) + ns
+        for name, ns in in_step.items():
+            values[name].append(ns)
+    return values
+
+
+def _merged(values: Iterable[int], parts: Iterable[Distribution]) -> Distribution:
+    made = Distribution.of(values)
+    for part in parts:
+        made.merge(part)
+    return made
+
+
+def _sum_known(values: Iterable[Optional[int]]) -> Optional[int]:
+    """The sum of what is known, None when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _segment_ns(segments: Sequence[Segment], rank: int, kind: str) -> Optional[int]:
+    return next((s.duration_ns for s in segments if s.rank == rank and s.kind == kind), None)
+
+
+def _training_loader(windows: Sequence[RankWindow]) -> Optional[LoaderInfo]:
+    """The training loader of the first rank that has one."""
+    for window in windows:
+        for loader in window.state.loaders:
+            if loader.number == window.state.training_loader:
+                return loader
+    return None
+
+
+def _first(piece: Piece) -> int:
+    return piece.first_step if isinstance(piece, Block) else piece.step
+
+
+def _last(piece: Piece) -> int:
+    return piece.last_step if isinstance(piece, Block) else piece.step

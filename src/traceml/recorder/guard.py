@@ -1,0 +1,80 @@
+"""Counts our own faults, tells the user once, and switches a hook off when it keeps failing: the one address of fail-open."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable, Final, Optional
+
+from traceml.schema.records import Fault
+
+_NUM_TOLERATED: Final = 3
+_MAX_ERROR: Final = 200
+
+
+class Guard:
+    """Our faults inside the user's process, by hook. Nothing here raises.
+
+    Args:
+        report: Takes each fault's record (into the ring).
+    """
+
+    def __init__(self, report: Callable[[Fault], None]) -> None:
+        self._report = report
+        self._num_times: dict[str, int] = {}
+        self._removals: dict[str, Callable[[], None]] = {}
+        self._has_spoken = False
+
+    @property
+    def hooks(self) -> frozenset[str]:
+        """The hooks that are on."""
+        return frozenset(self._removals)
+
+    def is_on(self, hook: str) -> bool:
+        """Whether a hook is installed and not switched off."""
+        return hook in self._removals
+
+    def register(self, hook: str, remove: Callable[[], None]) -> None:
+        """Names how a hook is taken off; `remove` may be called more than once."""
+        self._removals[hook] = remove
+
+    def fault(self, hook: str, error: BaseException) -> None:
+        """Counts a fault of `hook`; the third one takes it off."""
+        try:
+            times = self._num_times[hook] = self._num_times.get(hook, 0) + 1
+            is_off = times >= _NUM_TOLERATED
+            if is_off:
+                self.remove(hook)
+            if times <= _NUM_TOLERATED:
+                text = f"{type(error).__name__}: {error}"[:_MAX_ERROR]
+                self._say(hook, text)
+                self._report(Fault(hook, text, times, is_off))
+        except Exception:  # noqa: BLE001, S110  # the last line of defence: training goes on
+            pass
+
+    def remove(self, hook: str) -> None:
+        """Takes a hook off, once."""
+        removal = self._removals.pop(hook, None)
+        if removal is not None:
+            removal()
+
+    def remove_all(self) -> None:
+        """Takes every hook off, the newest first."""
+        for hook in reversed(list(self._removals)):
+            try:
+                self.remove(hook)
+            except Exception as error:  # noqa: BLE001  # the others must come off too
+                self.fault(hook, error)
+
+    def _say(self, hook: str, text: str) -> None:
+        if self._has_spoken:
+            return
+        self._has_spoken = True
+        say(f"a fault of ours in '{hook}' ({text}); the training is not affected, the summary counts it.")
+
+
+def say(line: str, *, stream: Optional[object] = None) -> None:
+    """One line of ours on stderr, never raising: stderr may be closed or full."""
+    try:
+        print(f"TraceML: {line}", file=stream or sys.stderr, flush=True)  # type: ignore[call-overload]  # noqa: T201
+    except Exception:  # noqa: BLE001, S110  # nobody can be told
+        pass

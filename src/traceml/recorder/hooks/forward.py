@@ -1,0 +1,144 @@
+"""Sees a traced model's outermost call, through the slot that `Module.compile()` uses.
+
+`nn.Module.__call__` looks into the instance's `_compiled_call_impl` first, and `__getstate__` drops it: deep copies, pickles
+and saved models are clean, even in the middle of a step. The callable holds the model weakly and never raises.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from threading import get_ident
+from typing import Any, Callable, Final
+
+from traceml.recorder.pen import Pen
+from traceml.wire import edges
+
+SLOT: Final = "_compiled_call_impl"
+HOOK: Final = "forward"
+_FORWARD: Final = edges.FORWARD
+_NO_GRAD: Final = edges.FORWARD_NO_GRAD
+_EVAL: Final = edges.EVAL
+_CLOSE: Final = edges.CLOSE
+
+
+class Forward:
+    """What stands in a traced model's slot. Copies and pickles of it are None: nothing of ours travels."""
+
+    __slots__ = ("__weakref__", "_call", "_grad_mode", "_model", "_pen")
+
+    def __init__(self, pen: Pen, model: Any, call: Any, grad_mode: Callable[[], bool]) -> None:
+        self._pen, self._model = pen, weakref.ref(model)
+        self._call = call  # what stood in the slot before: the user's own compiled call, or None
+        self._grad_mode = grad_mode
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call = self._call
+        if call is None:
+            model = self._model()
+            call = type(model)._call_impl.__get__(model)  # type: ignore[union-attr]  # noqa: SLF001  # as Module.__call__
+        pen = self._pen
+        if get_ident() != pen.owner or pen.busy:
+            return call(*args, **kwargs)
+        try:
+            if pen.in_step:
+                code = _FORWARD if self._grad_mode() else _NO_GRAD
+            elif self._grad_mode():
+                return call(*args, **kwargs)
+            else:
+                code = _EVAL
+            k = pen.nxt() & pen.mask
+            pen.codes[k] = code
+            pen.stamps[k] = pen.clock()
+            pen.busy = True
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(HOOK, error)
+            return call(*args, **kwargs)
+        try:
+            return call(*args, **kwargs)
+        except BaseException:
+            pen.raised()
+            raise
+        finally:
+            pen.busy = False
+            try:
+                k = pen.nxt() & pen.mask
+                pen.codes[k] = code + _CLOSE
+                pen.stamps[k] = pen.clock()
+            except Exception as error:  # noqa: BLE001  # guard
+                pen.guard.fault(HOOK, error)
+
+    def __copy__(self) -> None:
+        return None
+
+    def __deepcopy__(self, memo: Any) -> None:
+        return None
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+
+class Attached:
+    """The models whose slot holds a Forward, weakly."""
+
+    def __init__(self) -> None:
+        self.models: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def remove(self) -> None:
+        """Gives every slot back as it was, where it still holds ours."""
+        for model in list(self.models):
+            found = model.__dict__.get(SLOT)
+            if isinstance(found, Forward):
+                _put_back(model, found)
+        self.models = weakref.WeakSet()
+
+
+_attached = Attached()
+
+
+def _put_back(model: Any, ours: Forward) -> None:
+    before = ours._call  # noqa: SLF001  # of the same file
+    if before is None:
+        del model.__dict__[SLOT]
+    else:
+        model.__dict__[SLOT] = before
+
+
+def install(pen: Pen) -> str:
+    """Prepares the slot; returns why forward cannot be seen on this torch, or nothing."""
+    torch = sys.modules["torch"]
+    if not hasattr(torch.nn.Module, SLOT):
+        return f"torch {torch.__version__} has no call slot; torch 2.1 or newer is needed to see forward"
+    recursive = sys.modules.get("torch.jit._recursive")
+    ignored = getattr(recursive, "ignored_attributes", None)
+    if ignored is not None and SLOT not in ignored:
+        ignored.append(SLOT)  # torch.jit.script of a traced model would fail on the unknown attribute
+    pen.skip(Forward.__call__)
+    pen.guard.register(HOOK, _attached.remove)
+    return ""
+
+
+def attach(pen: Pen, model: Any) -> None:
+    """Puts a Forward into the slot of a model, and of what a wrapper (DDP, a compiled module) wraps."""
+    torch = sys.modules["torch"]
+    if not pen.guard.is_on(HOOK) or not isinstance(model, torch.nn.Module):
+        return
+    if isinstance(model, torch.jit.ScriptModule):
+        return  # compiled to TorchScript: its call does not pass the slot
+    for module in (model, *_wrapped(model)):
+        found = module.__dict__.get(SLOT)
+        if not isinstance(found, Forward):
+            module.__dict__[SLOT] = Forward(pen, module, found, torch.is_grad_enabled)
+            _attached.models.add(module)
+
+
+def _wrapped(model: Any) -> tuple[Any, ...]:
+    """The modules inside a wrapper: `.module` of DDP and its kin, `_orig_mod` of a compiled module."""
+    inside, found = [], model
+    for _ in range(4):
+        modules = found.__dict__.get("_modules", {})
+        found = modules.get("_orig_mod") or (modules.get("module") if len(modules) == 1 else None)
+        if found is None:
+            break
+        inside.append(found)
+    return tuple(inside)

@@ -1,0 +1,238 @@
+"""Sees what the training thread waits for a DataLoader: `__iter__`, and each `__next__` of its iterator."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import get_ident
+from typing import Any, Callable, Final, Optional
+
+from traceml.recorder.pen import Pen
+from traceml.schema.records import LoaderInfo
+from traceml.wire import edges
+
+HOOK: Final = "input"
+_OPEN: Final = edges.INPUT
+_CLOSE: Final = edges.INPUT + edges.CLOSE
+_NO_BATCH: Final = edges.CLOSE_NO_BATCH
+_MAX_ITERATORS: Final = 1024
+_MAX_LOADERS: Final = 200
+_NUM_LOOKS: Final = 3  # batches of a loader that are looked into before it is known whether that is needed
+
+
+class Loaders:
+    """Knows the loaders and iterators by number, and how their batches are counted."""
+
+    def __init__(self, pen: Pen) -> None:
+        self._pen = pen
+        self._numbers: dict[int, int] = {}  # id of a loader -> its number
+        self._infos: dict[int, LoaderInfo] = {}
+        self._serials: dict[int, int] = {}  # id of an iterator -> its serial
+        self._epochs: dict[int, int] = {}
+        self._looks: dict[int, Optional[Callable[[Any], None]]] = {}
+        self._num_looks: dict[int, int] = {}
+
+    def start(self, loader: Any) -> int:
+        """The serial of a new iterator of `loader`, announced in the ring; the loader's settings when they are new."""
+        serial = self._next_serial(self._number(loader, _settings_of))
+        self._pen.value(edges.SERIAL, serial)
+        self._pen.iterator = 0
+        return serial
+
+    def started(self, iterator: Any, serial: int) -> None:
+        """`iterator` has that serial from now on."""
+        if len(self._serials) >= _MAX_ITERATORS:
+            self._serials.clear()
+        self._serials[id(iterator)] = serial
+
+    def switch(self, iterator: Any) -> None:
+        """The fetches that follow are another iterator's than the ones before."""
+        serial = self._serials.get(id(iterator))
+        if serial is None:  # made before we were there, or not by DataLoader.__iter__
+            serial = self._next_serial(self._number(iterator, _settings_of_iterator))
+            self.started(iterator, serial)
+        self._pen.value(edges.SERIAL, serial)
+        self._pen.iterator = id(iterator)
+        self._pen.look = self._looks.get(serial >> edges.SERIAL_BITS)
+
+    def _next_serial(self, number: int) -> int:
+        epoch = self._epochs[number] = self._epochs.get(number, 0) + 1
+        return number << edges.SERIAL_BITS | epoch
+
+    def _number(self, owner: Any, settings_of: Callable[[Any], LoaderInfo]) -> int:
+        number = self._numbers.get(id(owner))
+        found = settings_of(owner)
+        if number is not None and replace(self._infos[number], number=0) == found:
+            return number
+        number = len(self._infos) + 1
+        if number > _MAX_LOADERS:
+            return _MAX_LOADERS  # thousands of loaders: their settings are not told apart any more
+        self._numbers[id(owner)] = number
+        info = self._infos[number] = replace(found, number=number)
+        self._looks[number] = lambda batch: self._look_first(number, batch)
+        self._pen.ring.send(info)
+        return number
+
+    def _look_first(self, number: int, batch: Any) -> None:
+        """Decides from a loader's first batches whether each has to be looked into."""
+        looks = self._num_looks[number] = self._num_looks.get(number, 0) + 1
+        if _num_tokens(batch) is not None:
+            self._looks[number] = self._look_tokens
+        elif self._infos[number].batch_size is None:
+            self._looks[number] = self._look_samples if looks >= _NUM_LOOKS else self._looks[number]
+        elif looks >= _NUM_LOOKS:
+            self._looks[number] = None
+        self._pen.look = self._looks[number]
+        self._count(batch, samples=self._infos[number].batch_size is None)
+
+    def _look_tokens(self, batch: Any) -> None:
+        self._count(batch, samples=self._infos_of_current_have_no_size())
+
+    def _look_samples(self, batch: Any) -> None:
+        self._count(batch, samples=True)
+
+    def _infos_of_current_have_no_size(self) -> bool:
+        serial = self._serials.get(self._pen.iterator, 0)
+        info = self._infos.get(serial >> edges.SERIAL_BITS)
+        return info is None or info.batch_size is None
+
+    def _count(self, batch: Any, *, samples: bool) -> None:
+        num_samples = _num_samples(batch) if samples else None
+        if num_samples is not None:
+            self._pen.value(edges.SAMPLES, num_samples)
+        num_tokens = _num_tokens(batch)
+        if num_tokens is not None:
+            self._pen.value(edges.TOKENS, num_tokens)
+
+
+def install(pen: Pen) -> str:
+    """Wraps `DataLoader.__iter__` and its iterators' `__next__`; returns why they cannot be, or nothing."""
+    torch = sys.modules["torch"]
+    module = sys.modules.get("torch.utils.data.dataloader")
+    base = getattr(module, "_BaseDataLoaderIter", None)
+    if module is None or base is None or "__next__" not in base.__dict__:
+        return f"torch {torch.__version__} fetches batches another way"
+    loaders = Loaders(pen)
+    real_iter, real_next = module.DataLoader.__iter__, base.__next__
+    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+
+    def __iter__(self: Any) -> Any:  # noqa: N807  # stands for the method
+        if get_ident() != pen.owner or pen.busy:
+            return real_iter(self)
+        serial = None
+        try:
+            serial = loaders.start(self)
+            pen.stamp(edges.ITERATOR)
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(HOOK, error)
+        try:
+            iterator = real_iter(self)
+        finally:
+            pen.stamp(edges.ITERATOR + edges.CLOSE)
+        if serial is not None:
+            loaders.started(iterator, serial)
+        return iterator
+
+    def __next__(self: Any) -> Any:  # noqa: N807  # stands for the method
+        if get_ident() != pen.owner or pen.busy:
+            return real_next(self)
+        try:
+            if id(self) != pen.iterator:
+                loaders.switch(self)
+            k = nxt() & mask
+            codes[k] = _OPEN
+            stamps[k] = clock()
+            pen.busy = True
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(HOOK, error)
+            return real_next(self)
+        try:
+            batch = real_next(self)
+        except BaseException:
+            pen.busy = False
+            k = nxt() & mask
+            codes[k] = _NO_BATCH
+            stamps[k] = clock()
+            raise
+        pen.busy = False
+        try:
+            k = nxt() & mask
+            codes[k] = _CLOSE
+            stamps[k] = clock()
+            if pen.look is not None:
+                pen.look(batch)
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(HOOK, error)
+        return batch
+
+    def remove() -> None:
+        if module.DataLoader.__iter__ is __iter__:
+            module.DataLoader.__iter__ = real_iter
+        if base.__next__ is __next__:
+            base.__next__ = real_next
+
+    for ours, real in ((__iter__, real_iter), (__next__, real_next)):
+        ours.__wrapped__ = real  # type: ignore[attr-defined]
+        ours.__qualname__, ours.__doc__ = real.__qualname__, real.__doc__
+    module.DataLoader.__iter__ = __iter__
+    base.__next__ = __next__
+    pen.guard.register(HOOK, remove)
+    return ""
+
+
+def _settings_of(loader: Any) -> LoaderInfo:
+    batch_size = getattr(loader, "batch_size", None)
+    return LoaderInfo(
+        number=0,
+        num_workers=_whole(getattr(loader, "num_workers", None)),
+        batch_size=_whole(batch_size),
+        num_samples=_length(getattr(loader, "sampler", None)) if batch_size else None,
+        drop_last=_flag(getattr(loader, "drop_last", None)),
+        pin_memory=_flag(getattr(loader, "pin_memory", None)),
+        persistent_workers=_flag(getattr(loader, "persistent_workers", None)),
+        prefetch_factor=_whole(getattr(loader, "prefetch_factor", None)),
+        dataset=type(getattr(loader, "dataset", None)).__name__[:80],
+    )
+
+
+def _settings_of_iterator(iterator: Any) -> LoaderInfo:
+    return LoaderInfo(
+        number=0,
+        num_workers=_whole(getattr(iterator, "_num_workers", None)),
+        pin_memory=_flag(getattr(iterator, "_pin_memory", None)),
+        dataset=type(getattr(iterator, "_dataset", None)).__name__[:80],
+    )
+
+
+def _whole(value: Any) -> Optional[int]:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _flag(value: Any) -> Optional[bool]:
+    return value if isinstance(value, bool) else None
+
+
+def _length(sampler: Any) -> Optional[int]:
+    try:
+        return len(sampler)
+    except Exception:  # noqa: BLE001  # a sampler without an end, or with a __len__ of the user's that fails
+        return None
+
+
+def _num_tokens(batch: Any) -> Optional[int]:
+    ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
+    return ids.numel() if hasattr(ids, "numel") else None
+
+
+def _num_samples(batch: Any) -> Optional[int]:
+    """The leading dimension of the first tensor; shapes only, never values."""
+    for _ in range(4):
+        if isinstance(batch, Mapping):
+            batch = next(iter(batch.values()), None)
+        elif isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+        else:
+            break
+    shape = getattr(batch, "shape", None)
+    return int(shape[0]) if shape else None

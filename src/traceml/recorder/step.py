@@ -1,0 +1,190 @@
+"""Opens a step, closes it into the ring, and marks regions and counts: what users call in their loop."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Final, Optional
+
+from traceml.recorder.guard import say
+from traceml.recorder.hooks.forward import SLOT, Forward, attach
+from traceml.recorder.pen import Pen
+from traceml.schema.records import StepFailure
+from traceml.wire import edges
+from traceml.wire.ring import PUBLISHED, SEAL_EDGES
+
+_STEP_END: Final = edges.STEP_END
+_STEP_FAILED: Final = edges.STEP_FAILED
+_STEP_BEGIN: Final = edges.STEP_BEGIN
+_NOTHING: Final[dict[str, Any]] = {}
+_MAX_FAILURES: Final = 100  # whose exception is named; all are counted
+
+#: The pen of the open session; None: calls do nothing.
+current: Optional[Pen] = None
+#: Why not, to be said once; None: it is fine to be silent.
+reason: Optional[str] = "trace_step() without init(): nothing is recorded. Call traceml.init() before the loop."
+
+
+def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
+    """Makes `pen` the one that trace_step, region and count write with; None switches them off."""
+    global current, reason  # noqa: PLW0603  # a global read is the cheapest a step can do
+    current, reason = pen, why_not
+
+
+def _say_why() -> None:
+    global reason  # noqa: PLW0603  # said once
+    if reason is not None:
+        line, reason = reason, None
+        say(line)
+
+
+class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_step(model):`
+    """Marks one training step: `with traceml.trace_step(model):` around its forward, backward and optimizer.
+
+    The step's period runs from the end of the step before to the end of this one, so nothing between is lost.
+
+    Args:
+        models: The models whose forward is to be seen; none is fine, then forward is part of the step's rest.
+        step: The script's own step number, shown beside ours (a resumed run).
+    """
+
+    __slots__ = ("_models", "_pen", "_step")
+
+    def __init__(self, *models: Any, step: Optional[int] = None) -> None:
+        self._models, self._step = models, step
+        self._pen: Optional[Pen] = None
+
+    def __enter__(self) -> trace_step:
+        pen = current
+        if pen is None:
+            if reason is not None:
+                _say_why()
+            return self
+        try:
+            if get_ident() != pen.owner and not pen.adopt():
+                return self
+            self._pen = pen
+            pen.depth += 1
+            for model in self._models:
+                if getattr(model, "__dict__", _NOTHING).get(SLOT).__class__ is not Forward:
+                    attach(pen, model)
+            if pen.depth > 1:
+                return self
+            if pen.is_late:
+                pen.look_late()
+            if self._step is not None:
+                pen.value(edges.USER_STEP, self._step)
+            k = pen.nxt() & pen.mask
+            pen.codes[k] = _STEP_BEGIN
+            pen.stamps[k] = pen.clock()
+            pen.in_step = True
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault("step", error)
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        pen = self._pen
+        if pen is None:
+            return
+        try:
+            pen.depth -= 1
+            if pen.depth:
+                return
+            pen.in_step = pen.busy = False
+            j = pen.nxt()
+            k = j & pen.mask
+            pen.codes[k] = _STEP_END if kind is None else _STEP_FAILED
+            now = pen.stamps[k] = pen.clock()
+            pen.ring.header[PUBLISHED] = j + 1
+            pen.num_steps += 1
+            if j - pen.sealed >= SEAL_EDGES:
+                pen.keep_house()
+            if now >= pen.memory_due:
+                pen.read_memory(now)
+            if kind is not None:
+                _name_failure(pen, kind)
+            if pen.num_steps == pen.stop_at:
+                pen.stop()
+        except Exception as fault:  # noqa: BLE001  # guard
+            pen.guard.fault("step", fault)
+
+
+_num_failures = 0
+
+
+def _name_failure(pen: Pen, kind: type[BaseException]) -> None:
+    global _num_failures  # noqa: PLW0603  # bounded over the process
+    _num_failures += 1
+    if _num_failures <= _MAX_FAILURES:
+        pen.ring.send(StepFailure(pen.num_steps, kind.__name__))
+
+
+class region:  # noqa: N801  # reads as a statement: `with traceml.region("augment"):`
+    """Gives a stretch of the script's own work a name of its own in the step's division; at most 16 names a run.
+
+    Args:
+        name: What the verdict will call it.
+    """
+
+    __slots__ = ("_code", "_name", "_pen")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._code = 0
+        self._pen: Optional[Pen] = None
+
+    def __enter__(self) -> region:
+        pen = current
+        if pen is None or get_ident() != pen.owner:
+            return self
+        try:
+            code = pen.regions.get(self._name)
+            if code is None:
+                code = pen.region_code(str(self._name))
+            if code:
+                self._pen, self._code = pen, code
+                k = pen.nxt() & pen.mask
+                pen.codes[k] = code
+                pen.stamps[k] = pen.clock()
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault("region", error)
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        pen = self._pen
+        if pen is None:
+            return
+        self._pen = None
+        try:
+            if kind is not None:
+                pen.raised()
+            k = pen.nxt() & pen.mask
+            pen.codes[k] = self._code + edges.CLOSE
+            pen.stamps[k] = pen.clock()
+        except Exception as fault:  # noqa: BLE001  # guard
+            pen.guard.fault("region", fault)
+
+
+def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> None:
+    """Counts samples and tokens of the open step by hand, where they cannot be read off the batch.
+
+    From the first call on, only what is counted by hand makes the throughput.
+
+    Args:
+        samples: How many the step has consumed; several calls add up.
+        tokens: Likewise.
+    """
+    pen = current
+    if pen is None or get_ident() != pen.owner:
+        return
+    try:
+        if samples is not None:
+            pen.value(edges.COUNTED_SAMPLES, float(samples))
+        if tokens is not None:
+            pen.value(edges.COUNTED_TOKENS, float(tokens))
+    except Exception as error:  # noqa: BLE001  # guard
+        pen.guard.fault("count", error)
