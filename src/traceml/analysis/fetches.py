@@ -15,6 +15,8 @@ from traceml.schema.records import LoaderInfo
 from traceml.wire.edges import SERIAL_BITS
 
 _NUM_TYPICAL = 32
+_MAX_ITERATORS = 1024
+_NUM_KNOWN = 64  # iterators that are remembered over a restart; an older one does not come back
 
 
 @dataclass
@@ -89,6 +91,15 @@ class Fetches:
         self.iterators.setdefault(serial, _Iterator()).num_fetches = num_fetches
         self.training_serial = training[-1] if training else None
 
+    def num_fetches(self, serial: int) -> int:
+        """How many fetches an iterator has had."""
+        iterator = self.iterators.get(serial)
+        return iterator.num_fetches if iterator else 0
+
+    def known_training(self) -> list[int]:
+        """The newest iterators that are known to be training's."""
+        return [serial for serial, iterator in self.iterators.items() if iterator.is_training][-_NUM_KNOWN:]
+
     def started(self, ns: int) -> None:
         """`iter(loader)` took `ns`; its first fetch follows."""
         self._starting[self.serial] = self._starting.get(self.serial, 0) + ns
@@ -104,7 +115,9 @@ class Fetches:
     def fetched(self, ns: int) -> None:
         """A fetch of the current iterator ended with a batch after `ns`."""
         serial = self.serial
-        iterator = self.iterators.setdefault(serial, _Iterator())
+        iterator = self.iterators.get(serial)
+        if iterator is None:
+            iterator = self._new_iterator(serial)
         if iterator.num_fetches and iterator.forward_at_fetch != self._num_forwards and not iterator.is_training:
             iterator.is_training = True
             for period in self._periods:
@@ -188,6 +201,14 @@ class Fetches:
         self._periods = deque([self.period])
         self._open.clear()
         return done
+
+    def _new_iterator(self, serial: int) -> _Iterator:
+        if len(self.iterators) > _MAX_ITERATORS:
+            for old in list(self.iterators)[: _MAX_ITERATORS // 2]:
+                if not any(old in period.undecided for period in self._periods) and old not in self._open:
+                    del self.iterators[old]
+        made = self.iterators[serial] = _Iterator()
+        return made
 
     def _give_up(self, period: PeriodFetches) -> None:
         """What could not be decided goes with what is known of its iterator: eval, unless that is training's."""

@@ -1,0 +1,134 @@
+"""Divides a finished period among its phases, and makes the record of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Optional
+
+from traceml.analysis.fetches import PeriodFetches
+from traceml.schema import phases
+from traceml.schema.records import Segment, StepRecord
+from traceml.wire import edges
+
+# Slots of the accumulators: the phases, the regions, then three whose phase is known only later.
+NUM_PHASES: Final = len(phases.PHASES)
+FIRST_REGION: Final = NUM_PHASES
+FETCH: Final = NUM_PHASES + phases.MAX_REGIONS
+STARTING: Final = FETCH + 1
+NO_GRAD: Final = FETCH + 2
+NUM_SLOTS: Final = FETCH + 3
+INPUT: Final = phases.PHASE_INDEX[phases.INPUT]
+FORWARD: Final = phases.PHASE_INDEX[phases.FORWARD]
+BACKWARD: Final = phases.PHASE_INDEX[phases.BACKWARD]
+OPTIMIZER: Final = phases.PHASE_INDEX[phases.OPTIMIZER]
+EVAL: Final = phases.PHASE_INDEX[phases.EVAL]
+IN_STEP: Final = phases.PHASE_INDEX[phases.IN_STEP]
+BETWEEN: Final = phases.PHASE_INDEX[phases.BETWEEN_STEPS]
+
+#: The slot of each code that opens a phase.
+SLOT_OF: Final = [0] * edges.CLOSE
+for _code, _phase in edges.PHASE_OF.items():
+    SLOT_OF[_code] = phases.PHASE_INDEX[_phase]
+for _number in range(phases.MAX_REGIONS):
+    SLOT_OF[edges.FIRST_REGION + _number] = FIRST_REGION + _number
+SLOT_OF[edges.INPUT], SLOT_OF[edges.ITERATOR], SLOT_OF[edges.FORWARD_NO_GRAD] = FETCH, STARTING, NO_GRAD
+
+
+@dataclass
+class Period:
+    """What is added up while a period is open: exclusive nanoseconds and whether an edge was seen, by slot."""
+
+    acc: list[int]
+    seen: list[bool]
+    num_backwards: int = 0
+    num_optimizer_steps: int = 0
+    counted_samples: Optional[int] = None
+    counted_tokens: Optional[int] = None
+    user_step: Optional[int] = None
+
+    @classmethod
+    def fresh(cls) -> Period:
+        """An empty one."""
+        return cls([0] * NUM_SLOTS, [False] * NUM_SLOTS)
+
+    def merge(self, other: Period) -> None:
+        """Takes another's times in."""
+        for slot in range(NUM_SLOTS):
+            self.acc[slot] += other.acc[slot]
+            self.seen[slot] |= other.seen[slot]
+
+    def move(self, slot: int, to: int) -> None:
+        """Gives a slot's time to another."""
+        if self.acc[slot]:
+            self.acc[to] += self.acc[slot]
+            self.seen[to] = True
+        self.acc[slot], self.seen[slot] = 0, False
+
+
+@dataclass
+class Draft:
+    """A period whose edges are all known, but perhaps not yet whose its fetches were."""
+
+    step: int
+    start_ns: int
+    end_ns: int
+    period: Period
+    fetches: PeriodFetches
+    failed_in: Optional[str]
+    position: int  # behind the step's end
+    serial: int
+    num_fetches: int  # of that iterator, so far
+
+
+def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:
+    """The record of a draft whose fetches are decided; samples counted by hand replace those read off batches."""
+    period = draft.period
+    phase_ns, region_ns, period_ns = _divide(draft.start_ns, draft.end_ns, period, draft.fetches)
+    waits = draft.fetches.training.values()
+    samples = max((w.num_samples for w in waits if w.num_samples is not None), default=None)
+    tokens = max((w.num_tokens for w in waits if w.num_tokens is not None), default=None)
+    return StepRecord(
+        rank=rank,
+        step=draft.step,
+        end_ns=draft.end_ns,
+        period_ns=period_ns,
+        phase_ns=phase_ns,
+        region_ns=region_ns,
+        epoch_start_ns=sum(waited.epoch_start_ns for waited in waits),
+        num_micro_batches=max((w.num_fetches for w in waits), default=0) or period.num_backwards,
+        num_optimizer_steps=period.num_optimizer_steps,
+        num_samples=period.counted_samples if was_counted else samples,
+        num_tokens=period.counted_tokens if was_counted else tokens,
+        user_step=period.user_step,
+        failed_in=draft.failed_in,
+    )
+
+
+def segment_of(
+    kind: str, *, rank: int, start_ns: int, end_ns: int, period: Period, fetches: PeriodFetches
+) -> Segment:
+    """The startup or the tail."""
+    period.move(NO_GRAD, FORWARD)
+    period.move(FETCH, BETWEEN)  # a fetch that never ended
+    period.move(STARTING, BETWEEN)
+    phase_ns, region_ns, duration_ns = _divide(start_ns, end_ns, period, fetches)
+    return Segment(rank, kind, start_ns, duration_ns, phase_ns, region_ns)
+
+
+def _divide(
+    start_ns: int, end_ns: int, period: Period, fetches: PeriodFetches
+) -> tuple[tuple[Optional[int], ...], tuple[tuple[int, int], ...], int]:
+    """Phases, regions and duration; what no edge covers (before the first one) is between the steps."""
+    acc, seen = period.acc, period.seen
+    times: list[Optional[int]] = [ns if was_seen else None for ns, was_seen in zip(acc[:NUM_PHASES], seen)]
+    times[IN_STEP], times[BETWEEN] = acc[IN_STEP], acc[BETWEEN]
+    if fetches.training:
+        times[INPUT] = sum(waited.ns for waited in fetches.training.values())
+    undecided_ns = sum(waited.ns for waited in fetches.undecided.values())
+    if fetches.had_eval or undecided_ns:
+        times[EVAL] = (times[EVAL] or 0) + fetches.eval_ns + undecided_ns
+    regions = tuple((slot - FIRST_REGION, acc[slot]) for slot in range(FIRST_REGION, FETCH) if seen[slot])
+    period_ns = end_ns - start_ns
+    known_ns = sum(ns for ns in times if ns) + sum(ns for _, ns in regions)
+    times[BETWEEN] = (times[BETWEEN] or 0) + max(0, period_ns - known_ns)
+    return tuple(times), regions, max(period_ns, known_ns)

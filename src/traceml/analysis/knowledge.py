@@ -1,0 +1,51 @@
+"""Keeps what a rank's messages and records say about it: who it is, its loaders and regions, our faults, its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional, Sequence
+
+from traceml.schema.records import (
+    Fault,
+    LoaderInfo,
+    RankEnd,
+    RankIdentity,
+    RankState,
+    RegionName,
+    StepRecord,
+    Watching,
+)
+from traceml.wire.codec import Body
+
+
+def learned(state: RankState, body: Body) -> RankState:
+    """The state with a message's body taken in; bodies that say nothing of the rank leave it as it is."""
+    if isinstance(body, RankIdentity):
+        return replace(state, identity=body)
+    if isinstance(body, LoaderInfo):
+        others = tuple(loader for loader in state.loaders if loader.number != body.number)
+        return replace(state, loaders=(*others, body))
+    if isinstance(body, RegionName):
+        return replace(state, regions={**state.regions, body.number: body.name})
+    if isinstance(body, Watching):
+        total = body.total_steps if body.total_steps is not None else state.total_steps
+        return replace(state, watched=body.phases, unwatched=body.unseen, total_steps=total)
+    if isinstance(body, Fault):
+        kept = tuple(fault for fault in state.faults if fault.hook != body.hook)
+        return replace(state, faults=(*kept, body))
+    if isinstance(body, RankEnd):
+        return replace(state, end=body)
+    return state
+
+
+def advanced(state: RankState, steps: Sequence[StepRecord], *, training_loader: Optional[int]) -> RankState:
+    """The state behind newly finished steps, of which there is at least one."""
+    user_steps = [step.user_step for step in steps if step.user_step is not None]
+    return replace(
+        state,
+        first_step=steps[0].step if state.first_step is None else state.first_step,
+        last_step=steps[-1].step,
+        num_failed=state.num_failed + sum(step.failed_in is not None for step in steps),
+        training_loader=state.training_loader if training_loader is None else training_loader,
+        user_step=user_steps[-1] if user_steps else state.user_step,
+    )
