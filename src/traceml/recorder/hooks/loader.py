@@ -90,7 +90,9 @@ class Loaders:
         self._count(batch, samples=self._infos_of_current_have_no_size())
 
     def _look_samples(self, batch: Any) -> None:
-        self._count(batch, samples=True)
+        num_samples = _num_samples(batch)
+        if num_samples is not None:
+            self._pen.value(edges.SAMPLES, num_samples)
 
     def _infos_of_current_have_no_size(self) -> bool:
         serial = self._serials.get(self._pen.iterator, 0)
@@ -197,9 +199,14 @@ def _settings_of(loader: Any) -> LoaderInfo:
 
 
 def _settings_of_iterator(iterator: Any) -> LoaderInfo:
+    batches = getattr(iterator, "_index_sampler", None)  # a BatchSampler, where batches are made by the loader
+    batch_size = _whole(getattr(batches, "batch_size", None))
     return LoaderInfo(
         number=0,
         num_workers=_whole(getattr(iterator, "_num_workers", None)),
+        batch_size=batch_size,
+        num_samples=_length(getattr(batches, "sampler", None)) if batch_size else None,
+        drop_last=_flag(getattr(batches, "drop_last", None)),
         pin_memory=_flag(getattr(iterator, "_pin_memory", None)),
         dataset=type(getattr(iterator, "_dataset", None)).__name__[:80],
     )
@@ -228,11 +235,13 @@ def _num_tokens(batch: Any) -> Optional[int]:
 def _num_samples(batch: Any) -> Optional[int]:
     """The leading dimension of the first tensor; shapes only, never values."""
     for _ in range(4):
-        if isinstance(batch, Mapping):
-            batch = next(iter(batch.values()), None)
-        elif isinstance(batch, (list, tuple)) and batch:
+        shape = getattr(batch, "shape", None)
+        if shape is not None:
+            return int(shape[0]) if shape else None
+        if isinstance(batch, (list, tuple)) and batch:
             batch = batch[0]
+        elif isinstance(batch, Mapping):
+            batch = next(iter(batch.values()), None)
         else:
             break
-    shape = getattr(batch, "shape", None)
-    return int(shape[0]) if shape else None
+    return None
