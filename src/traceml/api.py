@@ -60,8 +60,8 @@ def init(mode: str = "auto", *, total_steps: Optional[int] = None) -> None:
         if _run.arguments != arguments:
             first = ", ".join(f"{key}={value!r}" for key, value in _run.arguments.items())
             second = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-            message = f"init({second}) after init({first}): one run has one set. Call shutdown() first, or drop the second."
-            raise StateError(message, slug="second-init")
+            hint = "one run has one set of arguments. Drop the second call, or call shutdown() first."
+            raise StateError(f"init({second}) after init({first}): {hint}", slug="second-init")
         return
     settings = resolve(init={"total_steps": total_steps})
     why_not = _why_not(settings)
@@ -185,10 +185,7 @@ def _asked(which: str) -> Optional[dict[str, Any]]:
     if run is None:
         return None
     try:
-        if run.session.is_open:
-            is_fresh = run.session.ask(patience_s=_PATIENCE_S)
-        else:
-            is_fresh = True
+        is_fresh = run.session.ask(patience_s=_PATIENCE_S) if run.session.is_open else True
         path = run.ring_dir / f"report-{os.getpid()}.json"
         found = json.loads(path.read_text(encoding="utf-8"))
         answer: dict[str, Any] = found[which]

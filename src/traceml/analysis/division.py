@@ -104,9 +104,7 @@ def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:
     )
 
 
-def segment_of(
-    kind: str, *, rank: int, start_ns: int, end_ns: int, period: Period, fetches: PeriodFetches
-) -> Segment:
+def segment_of(kind: str, *, rank: int, start_ns: int, end_ns: int, period: Period, fetches: PeriodFetches) -> Segment:
     """The startup or the tail."""
     period.move(NO_GRAD, FORWARD)
     period.move(FETCH, BETWEEN)  # a fetch that never ended

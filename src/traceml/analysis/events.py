@@ -1,4 +1,4 @@
-"""Turns what stands out of single steps into events: evaluations, checkpoints, epoch starts, collections, spikes, failures."""
+"""Turns what stands out of single steps into events: evaluations, checkpoints, epoch starts, spikes, failures."""
 
 from __future__ import annotations
 
@@ -55,5 +55,9 @@ class StepEvents:
         return Event(kind, record.rank, record.step, record.end_ns, duration_ns)
 
     def _spike(self, record: StepRecord, duration_ns: int) -> Event:
-        parts = [(ns or 0, phases.PHASES[i]) for i, ns in enumerate(record.phase_ns) if i not in (_EVAL, _CHECKPOINT, _GC)]
-        return Event("slow step", record.rank, record.step, record.end_ns, duration_ns, text=phases.label(max(parts)[1]))
+        parts = [
+            (ns or 0, phases.PHASES[i]) for i, ns in enumerate(record.phase_ns) if i not in (_EVAL, _CHECKPOINT, _GC)
+        ]
+        return Event(
+            "slow step", record.rank, record.step, record.end_ns, duration_ns, text=phases.label(max(parts)[1])
+        )

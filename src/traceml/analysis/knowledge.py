@@ -33,9 +33,7 @@ def learned(state: RankState, body: Body) -> RankState:
     if isinstance(body, Fault):
         kept = tuple(fault for fault in state.faults if fault.hook != body.hook)
         return replace(state, faults=(*kept, body))
-    if isinstance(body, RankEnd):
-        return replace(state, end=body)
-    return state
+    return replace(state, end=body) if isinstance(body, RankEnd) else state
 
 
 def advanced(state: RankState, steps: Sequence[StepRecord], *, training_loader: Optional[int]) -> RankState:

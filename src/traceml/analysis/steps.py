@@ -32,6 +32,7 @@ from traceml.analysis.division import (
 from traceml.analysis.events import StepEvents
 from traceml.analysis.fetches import Fetches, PeriodFetches, Waited
 from traceml.analysis.knowledge import advanced, learned
+from traceml.analysis.order import in_order
 from traceml.schema import phases
 from traceml.schema.records import (
     Event,
@@ -105,7 +106,7 @@ class StepBuilder:
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
         if batch.num_lost:
             self._lose(batch.num_lost)
-        stamps, codes = _in_order(batch)
+        stamps, codes = in_order(batch)
         first = self._skip_gap(stamps, codes) if self._in_gap else 0
         if not self._last_ns and first < len(codes):
             self._last_ns = self._start_ns() or int(stamps[first] * 1e9)
@@ -286,12 +287,18 @@ class StepBuilder:
         period.move(STARTING, IN_STEP)
         self._step += 1
         serial = self._fetches.serial
-        num_fetches = self._fetches.num_fetches(serial)
-        self._held.append(
-            Draft(
-                self._step, self._start_ns(), self._last_ns, period, fetches, failed_in, self.position, serial, num_fetches
-            )
+        draft = Draft(
+            step=self._step,
+            start_ns=self._start_ns(),
+            end_ns=self._last_ns,
+            period=period,
+            fetches=fetches,
+            failed_in=failed_in,
+            position=self.position,
+            serial=serial,
+            num_fetches=self._fetches.num_fetches(serial),
         )
+        self._held.append(draft)
         self._period_ns = self._last_ns
         self._stack = [BETWEEN]
         self._period = Period.fresh()
@@ -379,22 +386,3 @@ class StepBuilder:
         self._last_ns = self._period_ns = found["end_ns"]
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
         self._fetches.resume(found["serial"], found["num_fetches"], found["training"])
-
-
-def _in_order(batch: EdgeBatch) -> tuple[list[float], bytes]:
-    """The batch with a collection's edges put before the edge they interrupted, whose stamp is younger than theirs."""
-    stamps, codes = batch.stamps.tolist(), batch.codes
-    at = codes.find(edges.GC)
-    if at < 0:
-        return stamps, codes
-    order = bytearray(codes)
-    while at >= 0:
-        before = at - 1
-        if before >= 0 and order[before] < edges.FIRST_VALUE and stamps[at] < stamps[before]:
-            end = at
-            while end < len(order) and order[end] < edges.FIRST_VALUE and stamps[end] < stamps[before]:
-                end += 1
-            stamps[before:end] = [*stamps[at:end], stamps[before]]
-            order[before:end] = bytes([*order[at:end], order[before]])
-        at = order.find(edges.GC, at + 1)
-    return stamps, bytes(order)

@@ -1,9 +1,10 @@
-"""Counts our own faults, tells the user once, and switches a hook off when it keeps failing: the one address of fail-open."""
+"""Counts our own faults, says so once, and switches a hook off that keeps failing: the one address of fail-open."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import Callable, Final, Optional
+from typing import Callable, Final
 
 from traceml.schema.records import Fault
 
@@ -72,9 +73,8 @@ class Guard:
         say(f"a fault of ours in '{hook}' ({text}); the training is not affected, the summary counts it.")
 
 
-def say(line: str, *, stream: Optional[object] = None) -> None:
+def say(line: str) -> None:
     """One line of ours on stderr, never raising: stderr may be closed or full."""
-    try:
-        print(f"TraceML: {line}", file=stream or sys.stderr, flush=True)  # type: ignore[call-overload]  # noqa: T201
-    except Exception:  # noqa: BLE001, S110  # nobody can be told
-        pass
+    with contextlib.suppress(Exception):
+        sys.stderr.write(f"TraceML: {line}\n")
+        sys.stderr.flush()

@@ -17,7 +17,7 @@ _WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 
 
 def identify(*, started_ns: int, environ: Mapping[str, str] = os.environ) -> RankIdentity:
-    """This process's identity: torch.distributed when it is initialised, else the launcher's variables, else rank 0 of 1."""
+    """This process's identity: torch.distributed's when initialised, else its variables, else rank 0 of 1."""
     torch = sys.modules.get("torch")
     rank, world_size = _first(environ, _RANKS), _first(environ, _WORLDS)
     distributed = sys.modules.get("torch.distributed")

@@ -1,4 +1,4 @@
-"""Reads the accelerator's allocator now and then; on a host without one, the collector samples the process from outside."""
+"""Reads the accelerator's allocator now and then; without one, the collector samples the process from outside."""
 
 from __future__ import annotations
 

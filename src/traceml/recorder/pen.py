@@ -1,8 +1,8 @@
 """Holds what every hook writes with: the ring's columns, the index, the clock, and who may write.
 
-An edge is three stores: `k = nxt() & mask; codes[k] = CODE; stamps[k] = clock()`. `itertools.count` reserves a slot in one C
-call, so a garbage collection that starts between two of our bytecodes takes a slot of its own and harms nothing. Hooks
-are closures over these names: a helper call an edge would double their cost.
+An edge is `k = nxt() & mask; codes[k] = CODE; stamps[k] = clock()`. `itertools.count` reserves a slot in one C call, so
+a garbage collection that starts between two of our bytecodes takes a slot of its own and harms nothing. Hooks are
+closures over these names: a helper call an edge would double their cost.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Pen:
         "look",
         "mask",
         "memory_due",
+        "num_failures",
         "num_steps",
         "nxt",
         "owner",
@@ -61,7 +62,7 @@ class Pen:
         self.clock = time.perf_counter
         self.owner: Optional[int] = get_ident()
         self.in_step = self.busy = False
-        self.depth = self.num_steps = self.sealed = self.iterator = 0
+        self.depth = self.num_steps = self.num_failures = self.sealed = self.iterator = 0
         self.look: Optional[Callable[[object], None]] = None  # looks into batches of the current iterator
         self.guard = Guard(ring.send)
         self.regions: dict[str, int] = {}
@@ -109,7 +110,7 @@ class Pen:
             look()
 
     def adopt(self) -> bool:
-        """The calling thread starts a step: it is the one whose edges count from now on, unless another is inside a step."""
+        """The calling thread starts a step: its edges count from now on, unless another thread is inside a step."""
         if self.owner is None or self.depth:
             return False
         self.owner = get_ident()

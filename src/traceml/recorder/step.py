@@ -27,12 +27,12 @@ reason: Optional[str] = "trace_step() without init(): nothing is recorded. Call 
 
 def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
     """Makes `pen` the one that trace_step, region and count write with; None switches them off."""
-    global current, reason  # noqa: PLW0603  # a global read is the cheapest a step can do
+    global current, reason  # a global read is the cheapest a step can do
     current, reason = pen, why_not
 
 
 def _say_why() -> None:
-    global reason  # noqa: PLW0603  # said once
+    global reason  # said once
     if reason is not None:
         line, reason = reason, None
         say(line)
@@ -111,13 +111,9 @@ class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_ste
             pen.guard.fault("step", fault)
 
 
-_num_failures = 0
-
-
 def _name_failure(pen: Pen, kind: type[BaseException]) -> None:
-    global _num_failures  # noqa: PLW0603  # bounded over the process
-    _num_failures += 1
-    if _num_failures <= _MAX_FAILURES:
+    pen.num_failures += 1
+    if pen.num_failures <= _MAX_FAILURES:
         pen.ring.send(StepFailure(pen.num_steps, kind.__name__))
 
 

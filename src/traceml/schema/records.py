@@ -49,7 +49,7 @@ class Segment:
 class Block:
     """What a coarser level keeps of consecutive steps of one rank; failed steps are counted, not measured in.
 
-    `phases` is keyed by phase name (`region:<name>` too); a phase's count is the number of steps that had an edge of it.
+    `phases` is keyed by phase name (`region:<name>` too); a phase's count is that of the steps that had an edge of it.
     """
 
     rank: int
@@ -182,7 +182,7 @@ class LiveSlot:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How a rank's process ended, as far as it could say: 'end', 'exception', 'exit', 'shutdown'; None: it could not."""
+    """How a rank's recording ended: 'end', 'exception', 'shutdown', 'trace-max-steps'; None: it could not say."""
 
     rank: int
     how: Optional[str]
@@ -200,11 +200,15 @@ class RankState:
     num_failed: int = 0
     num_lost_edges: int = 0
     num_lost_messages: int = 0
+    num_lost_steps: int = 0
     regions: Mapping[int, str] = field(default_factory=dict)
     loaders: tuple[LoaderInfo, ...] = ()
     training_loader: Optional[int] = None  # LoaderInfo.number
-    faults: Mapping[str, int] = field(default_factory=dict)  # our own, by hook: how often
+    faults: tuple[Fault, ...] = ()  # our own, the newest of each hook
     watched: tuple[str, ...] = ()  # phases whose hooks are installed
+    unwatched: Mapping[str, str] = field(default_factory=dict)  # phases that cannot be seen here, with the reason
+    total_steps: Optional[int] = None
+    user_step: Optional[int] = None  # the newest trace_step(step=)
     end: Optional[RankEnd] = None
 
 

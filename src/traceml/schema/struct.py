@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
-from functools import lru_cache
+from functools import cache
 from typing import Any, Mapping, TypeVar, Union
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def from_plain(kind: type[T], value: Any) -> T:
     return made
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 

@@ -41,7 +41,7 @@ SAMPLES: Final = 130  # in the batch just fetched
 TOKENS: Final = 131  # likewise
 COUNTED_SAMPLES: Final = 132  # count(samples=): the user's own number
 COUNTED_TOKENS: Final = 133
-STEP_NUMBER: Final = 134  # how many steps are finished: stands behind a STEP_END now and then, so that a gap can be counted
+STEP_NUMBER: Final = 134  # how many steps are finished: behind a STEP_END now and then, so that a gap can be counted
 
 SERIAL_BITS: Final = 28
 

@@ -37,7 +37,7 @@ def read_manifest(folder: Path) -> Manifest:
             found = json.loads(file.read(_MAX_BYTES))
         version = found.get("schema_version") if isinstance(found, dict) else None
         if isinstance(version, int) and version > SCHEMA_VERSION:
-            message = f"Run '{folder}' has manifest version {version}, this TraceML reads {SCHEMA_VERSION}. Update TraceML."
+            message = f"Run '{folder}' has manifest version {version}, this TraceML reads {SCHEMA_VERSION}: update it."
             raise RunError(message, slug="run-too-new")
         return from_plain(Manifest, found)
     except OSError as error:
@@ -58,7 +58,7 @@ def write_private(path: Path, text: str) -> None:
         fd = os.open(neighbour, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-        os.replace(neighbour, path)
+        neighbour.replace(path)
     except OSError:
         neighbour.unlink(missing_ok=True)
         raise

@@ -1,7 +1,7 @@
 """Writes and reads the ring: a file of raw edges that outlives the process that wrote it.
 
-A header page, then stamps (8 bytes each), codes (1 byte each), seals (8 bytes a block of edges) and messages. The writer
-stores an edge's code, then its stamp, and publishes an absolute count once a step; the reader believes what was
+A header page, then stamps (8 bytes each), codes (1 byte each), seals (8 bytes a block of edges) and messages. The
+writer stores an edge's code, then its stamp, and publishes an absolute count once a step; the reader believes what was
 published, verifies sealed blocks by checksum, and reads on behind the count while stamps grow.
 """
 
@@ -19,10 +19,9 @@ from typing import Final, Iterator, Optional
 
 from traceml.errors import WireError
 from traceml.wire import codec
-from traceml.wire.edges import FIRST_VALUE, GC, KNOWN
-from traceml.wire.edges import CLOSE as _CLOSE
+from traceml.wire.edges import CLOSE, FIRST_VALUE, GC, KNOWN
 
-MAGIC: Final = int.from_bytes(b"TRACEML\x01", "little")
+MAGIC: Final = int.from_bytes(b"TRACEML\0", "little")
 VERSION: Final = 1
 HEADER_BYTES: Final = 4096
 NUM_EDGES: Final = 1 << 19  # 4.5 MiB with codes: 50,000 steps of 10 edges, 2.6 s at 20,000 steps a second
@@ -105,13 +104,13 @@ class RingWriter:
             flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if sys.platform == "linux" else 0)
             self._map = mmap.mmap(fd, size, flags=flags)
         except OSError:
-            os.unlink(path)
+            path.unlink()
             raise
         finally:
             os.close(fd)
         view = memoryview(self._map)
         self.stamps, self.codes, self._seals, self._messages = _sections(view, num_edges, message_bytes)
-        self.header = view[:HEADER_BYTES].cast("q")
+        self.header: memoryview[int] = view[:HEADER_BYTES].cast("q")
         self._sequence = 0
         self._sealed = 0
         words = (MAGIC, VERSION, num_edges, message_bytes, os.getpid(), process_start_ns, anchor_ns, anchor_wall_ns)
@@ -125,7 +124,8 @@ class RingWriter:
         self._sealed = max(self._sealed, (end - num_edges) // SEAL_EDGES * SEAL_EDGES)
         while self._sealed + SEAL_EDGES <= end:
             first = self._sealed & mask
-            crc = zlib.crc32(self.stamps[first : first + SEAL_EDGES], zlib.crc32(self.codes[first : first + SEAL_EDGES]))
+            last = first + SEAL_EDGES
+            crc = zlib.crc32(self.stamps[first:last], zlib.crc32(self.codes[first:last]))
             lap = (self._sealed // num_edges + 1) & 0x7FFFFFFF
             self._seals[first // SEAL_EDGES] = lap << 32 | crc
             self._sealed += SEAL_EDGES
@@ -211,18 +211,17 @@ class RingReader:
         one the newest edge may be a few microseconds old.
         """
         stamps, codes = self._copy(position, position + min(TAIL_EDGES, self.num_edges // 2))
-        before = _last_stamp(*self._copy(max(0, position - 64), position))
+        last = older = _last_stamp(*self._copy(max(0, position - 64), position))
         num_sound = 0
         for i, (stamp, code) in enumerate(zip(stamps, codes)):
             if code not in KNOWN:
                 break
             if code >= FIRST_VALUE:
                 continue  # counts once a stamp behind it is sound
-            if not stamp > 0 or stamp < before:
-                if not _jumped_gc(stamps, codes, i):
-                    break
-            else:
-                before = stamp
+            if stamp >= last and stamp > 0:
+                older, last = last, stamp
+            elif not (code in (GC, GC + CLOSE) and stamp >= older > 0):
+                break  # an edge of the last lap, not a collection that began before its neighbour was stamped
             num_sound = i + 1
         return EdgeBatch(position, stamps[:num_sound], codes[:num_sound], 0)
 
@@ -283,7 +282,7 @@ def _allocate(fd: int, size: int) -> None:
 
 def _sections(
     view: memoryview, num_edges: int, message_bytes: int
-) -> tuple[memoryview, memoryview, memoryview, memoryview]:
+) -> tuple[memoryview[float], memoryview[int], memoryview[int], memoryview[int]]:
     stamps_end = HEADER_BYTES + num_edges * 8
     codes_end = stamps_end + num_edges
     seals_end = codes_end + num_edges // SEAL_EDGES * 8
@@ -306,7 +305,8 @@ def _check_header(raw: bytes, size: int, path: Path) -> tuple[int, ...]:
     if words[_MAGIC] != MAGIC:
         raise WireError(f"'{path}' is not a TraceML ring.", slug="not-a-ring")
     if words[_VERSION] != VERSION:
-        message = f"Ring '{path}' has version {words[_VERSION]}, this TraceML reads {VERSION}. Read it with the TraceML that wrote it."
+        found = words[_VERSION]
+        message = f"Ring '{path}' has version {found}, this TraceML reads {VERSION}. Use the one that wrote it."
         raise WireError(message, slug="ring-too-new")
     num_edges = words[_NUM_EDGES]
     if _header_crc(words[:_CRC]) != words[_CRC] or size != layout_bytes(num_edges, words[_MESSAGE_BYTES]):
@@ -331,18 +331,11 @@ def _last_stamp(stamps: array[float], codes: bytes) -> float:
     return 0.0
 
 
-def _jumped_gc(stamps: array[float], codes: bytes, i: int) -> bool:
-    """Whether edge i is a collection's that began between an outer edge's reservation and its stamp."""
-    return codes[i] in (GC, GC + _CLOSE) and stamps[i] > 0
-
-
 def _sound_from(stamps: array[float], codes: bytes, first: int, *, last: float) -> int:
     """The index from which on every code is known and every stamp at most `last`: the part before is torn."""
     for i in range(len(codes) - 1, first - 1, -1):
         if codes[i] not in KNOWN:
             return i + 1
         if codes[i] < FIRST_VALUE and not 0 < stamps[i] <= last:
-            if i + 1 < len(codes) and codes[i + 1] == GC:
-                continue  # the stamp of an edge that a collection interrupted, at the batch's very end
             return i + 1
     return first

@@ -1,4 +1,4 @@
-"""Sees checkpoints: `torch.save`, `torch.distributed.checkpoint.save` and `safetensors.torch.save_file`, where they are loaded."""
+"""Sees checkpoints: `torch.save`, `torch.distributed.checkpoint.save` and safetensors' saves, where they are loaded."""
 
 from __future__ import annotations
 

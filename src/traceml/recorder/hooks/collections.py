@@ -18,7 +18,7 @@ def install(pen: Pen) -> str:
     """Adds the callback; returns nothing: it can always be."""
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
-    def collecting(phase: str, info: Any) -> None:
+    def collecting(phase: str, _info: Any) -> None:
         if get_ident() != pen.owner:
             return
         try:

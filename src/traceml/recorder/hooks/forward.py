@@ -1,7 +1,7 @@
 """Sees a traced model's outermost call, through the slot that `Module.compile()` uses.
 
-`nn.Module.__call__` looks into the instance's `_compiled_call_impl` first, and `__getstate__` drops it: deep copies, pickles
-and saved models are clean, even in the middle of a step. The callable holds the model weakly and never raises.
+`nn.Module.__call__` looks into the instance's `_compiled_call_impl` first, and `__getstate__` drops it: deep copies,
+pickles and saved models are clean, even in the middle of a step. The callable holds the model weakly and never raises.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Forward:
         self._grad_mode = grad_mode
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls what would have been called without us, between two edges."""
         call = self._call
         if call is None:
             model = self._model()

@@ -56,6 +56,14 @@ class Loaders:
         self._pen.iterator = id(iterator)
         self._pen.look = self._looks.get(serial >> edges.SERIAL_BITS)
 
+    def look(self, batch: Any) -> None:
+        """Counts what is in a batch, where its loader does not say."""
+        try:
+            if self._pen.look is not None:
+                self._pen.look(batch)
+        except Exception as error:  # noqa: BLE001  # guard
+            self._pen.guard.fault(HOOK, error)
+
     def _next_serial(self, number: int) -> int:
         epoch = self._epochs[number] = self._epochs.get(number, 0) + 1
         return number << edges.SERIAL_BITS | epoch
@@ -116,29 +124,54 @@ def install(pen: Pen) -> str:
     if module is None or base is None or "__next__" not in base.__dict__:
         return f"torch {torch.__version__} fetches batches another way"
     loaders = Loaders(pen)
-    real_iter, real_next = module.DataLoader.__iter__, base.__next__
-    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    places = ((module.DataLoader, "__iter__", _make_iter), (base, "__next__", _make_next))
+    wrapped = []
+    for owner, name, make in places:
+        real = getattr(owner, name)
+        ours = make(pen, loaders, real)
+        ours.__wrapped__ = real  # type: ignore[attr-defined]
+        ours.__qualname__, ours.__doc__ = real.__qualname__, real.__doc__
+        setattr(owner, name, ours)
+        wrapped.append((owner, name, real, ours))
 
+    def remove() -> None:
+        for owner, name, real, ours in wrapped:
+            if owner.__dict__.get(name) is ours:
+                setattr(owner, name, real)
+
+    pen.guard.register(HOOK, remove)
+    return ""
+
+
+def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def __iter__(self: Any) -> Any:  # noqa: N807  # stands for the method
         if get_ident() != pen.owner or pen.busy:
-            return real_iter(self)
-        serial = None
+            return real(self)
         try:
             serial = loaders.start(self)
             pen.stamp(edges.ITERATOR)
         except Exception as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
+            return real(self)
         try:
-            iterator = real_iter(self)
+            iterator = real(self)
         finally:
-            pen.stamp(edges.ITERATOR + edges.CLOSE)
-        if serial is not None:
-            loaders.started(iterator, serial)
+            try:
+                pen.stamp(edges.ITERATOR + edges.CLOSE)
+            except Exception as error:  # noqa: BLE001  # guard
+                pen.guard.fault(HOOK, error)
+        loaders.started(iterator, serial)
         return iterator
+
+    return __iter__
+
+
+def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
     def __next__(self: Any) -> Any:  # noqa: N807  # stands for the method
         if get_ident() != pen.owner or pen.busy:
-            return real_next(self)
+            return real(self)
         try:
             if id(self) != pen.iterator:
                 loaders.switch(self)
@@ -148,39 +181,24 @@ def install(pen: Pen) -> str:
             pen.busy = True
         except Exception as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
-            return real_next(self)
+            return real(self)
+        code = _NO_BATCH
         try:
-            batch = real_next(self)
-        except BaseException:
+            batch = real(self)
+            code = _CLOSE
+        finally:
             pen.busy = False
-            k = nxt() & mask
-            codes[k] = _NO_BATCH
-            stamps[k] = clock()
-            raise
-        pen.busy = False
-        try:
-            k = nxt() & mask
-            codes[k] = _CLOSE
-            stamps[k] = clock()
-            if pen.look is not None:
-                pen.look(batch)
-        except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(HOOK, error)
+            try:
+                k = nxt() & mask
+                codes[k] = code
+                stamps[k] = clock()
+            except Exception as error:  # noqa: BLE001  # guard
+                pen.guard.fault(HOOK, error)
+        if pen.look is not None:
+            loaders.look(batch)
         return batch
 
-    def remove() -> None:
-        if module.DataLoader.__iter__ is __iter__:
-            module.DataLoader.__iter__ = real_iter
-        if base.__next__ is __next__:
-            base.__next__ = real_next
-
-    for ours, real in ((__iter__, real_iter), (__next__, real_next)):
-        ours.__wrapped__ = real  # type: ignore[attr-defined]
-        ours.__qualname__, ours.__doc__ = real.__qualname__, real.__doc__
-    module.DataLoader.__iter__ = __iter__
-    base.__next__ = __next__
-    pen.guard.register(HOOK, remove)
-    return ""
+    return __next__
 
 
 def _settings_of(loader: Any) -> LoaderInfo:
@@ -229,7 +247,7 @@ def _length(sampler: Any) -> Optional[int]:
 
 def _num_tokens(batch: Any) -> Optional[int]:
     ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
-    return ids.numel() if hasattr(ids, "numel") else None
+    return ids.numel() if ids is not None and hasattr(ids, "numel") else None
 
 
 def _num_samples(batch: Any) -> Optional[int]:

@@ -22,7 +22,7 @@ def install(pen: Pen) -> str:
         return f"torch {torch.__version__} has no global optimizer hooks; torch 2.0 or newer is needed to see them"
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if get_ident() != pen.owner:
             return
         try:
@@ -32,7 +32,7 @@ def install(pen: Pen) -> str:
         except Exception as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if get_ident() != pen.owner:
             return
         try:
