@@ -120,6 +120,8 @@ class StepBuilder:
             if now > last:
                 acc[stack[-1]] += now - last
                 last = now
+            elif now < last:
+                continue  # a slot that a fault of ours left unfilled: it holds an older edge, or none
             if code < edges.CLOSE:
                 slot = SLOT_OF[code]
                 self._last_ns = last

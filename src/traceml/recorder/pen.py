@@ -81,6 +81,10 @@ class Pen:
         now = self.stamps[k] = self.clock()
         return now
 
+    def clock_ns(self) -> int:
+        """Now, on the edges' clock."""
+        return int(self.clock() * 1e9)
+
     def value(self, code: int, number: float) -> None:
         """Writes one value entry."""
         k = self.nxt() & self.mask

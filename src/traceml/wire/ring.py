@@ -19,7 +19,7 @@ from typing import Final, Iterator, Optional
 
 from traceml.errors import WireError
 from traceml.wire import codec
-from traceml.wire.edges import CLOSE, FIRST_VALUE, GC, KNOWN
+from traceml.wire.edges import CLOSE, FIRST_VALUE, GC, KNOWN, NEVER
 
 MAGIC: Final = int.from_bytes(b"TRACEML\0", "little")
 VERSION: Final = 1
@@ -332,10 +332,13 @@ def _last_stamp(stamps: array[float], codes: bytes) -> float:
 
 
 def _sound_from(stamps: array[float], codes: bytes, first: int, *, last: float) -> int:
-    """The index from which on every code is known and every stamp at most `last`: the part before is torn."""
+    """The index from which on every code is known and every stamp at most `last`: the part before is torn.
+
+    A slot that was reserved and never filled is let through; it carries no time.
+    """
     for i in range(len(codes) - 1, first - 1, -1):
-        if codes[i] not in KNOWN:
+        if codes[i] not in KNOWN and codes[i] != NEVER:
             return i + 1
-        if codes[i] < FIRST_VALUE and not 0 < stamps[i] <= last:
+        if codes[i] < FIRST_VALUE and not 0 <= stamps[i] <= last:
             return i + 1
     return first

@@ -394,3 +394,16 @@ def test_feeding_in_pieces_and_restarting_changes_nothing(actions: list[str], cu
 
     again = [*taken.steps, *rest.steps, *last.steps]
     assert [(s.step, s.end_ns, s.period_ns) for s in again] == [(s.step, s.end_ns, s.period_ns) for s in whole]
+
+
+def test_a_slot_that_was_never_filled_costs_nobody_anything() -> None:
+    script = loop(EdgeScript().iterator(), 2)
+    script.codes.append(edges.NEVER)
+    script.stamps.append(0.0)
+    script.codes.append(edges.BACKWARD)  # an edge of the last lap
+    script.stamps.append(50.0)
+
+    steps = loop(script, 2).steps()
+
+    assert [ms(step, "backward") for step in steps] == [5, 5, 5, 5]
+    assert [ms(step, "input") for step in steps] == [20, 20, 20, 20]
