@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Iterable, Optional, Sequence, Union
 
@@ -9,7 +10,7 @@ from traceml.analysis.chunks import chunks_of
 from traceml.analysis.facts import Facts, RankFacts, is_absent_when_unseen
 from traceml.analysis.surroundings import memory_of, system_of
 from traceml.analysis.warmup import Warmup, find_warmup
-from traceml.schema.distribution import Distribution
+from traceml.schema.distribution import Distribution, bucket_of
 from traceml.schema.phases import INPUT, PHASES, REGION_PREFIX
 from traceml.schema.records import (
     Block,
@@ -147,7 +148,7 @@ def _phases(window: RankWindow, steady: Sequence[StepRecord], blocks: Sequence[B
     state = window.state
     seen = {phase for block in blocks for phase, spent in block.phases.items() if spent.count}
     records = [piece for piece in window.pieces if isinstance(piece, StepRecord)]
-    seen |= {phase for phase, column in zip(PHASES, zip(*(r.phase_ns for r in records))) if any_known(column)}
+    seen |= {phase for phase, column in zip(PHASES, zip(*(r.phase_ns for r in records))) if _any_known(column)}
     if state.training_loader is not None:
         seen.add(INPUT)  # a fetch somewhere in the run, if not in this range
     columns = dict(zip(PHASES, zip(*(r.phase_ns for r in steady))))
@@ -168,7 +169,7 @@ def _phases(window: RankWindow, steady: Sequence[StepRecord], blocks: Sequence[B
     return found
 
 
-def any_known(values: Iterable[Optional[int]]) -> bool:
+def _any_known(values: Iterable[Optional[int]]) -> bool:
     """Whether a value is not None."""
     return any(value is not None for value in values)
 
@@ -191,10 +192,19 @@ def _region_values(
 
 
 def _merged(values: Iterable[int], parts: Iterable[Distribution]) -> Distribution:
-    made = Distribution.of(values)
-    for part in parts:
-        made.merge(part)
-    return made
+    """One distribution of values and of parts; in one pass, as there are thousands of each."""
+    raw, kept = list(values), [part for part in parts if part.count]
+    buckets = dict(Counter(map(bucket_of, raw)))
+    for part in kept:
+        for bucket, times in part.buckets.items():
+            buckets[bucket] = buckets.get(bucket, 0) + times
+    return Distribution(
+        count=len(raw) + sum(part.count for part in kept),
+        total=sum(raw) + sum(part.total for part in kept),
+        minimum=min((*raw, *(part.minimum for part in kept if part.minimum is not None)), default=None),
+        maximum=max((*raw, *(part.maximum for part in kept if part.maximum is not None)), default=None),
+        buckets=buckets,
+    )
 
 
 def _sum_known(values: Iterable[Optional[int]]) -> Optional[int]:

@@ -13,7 +13,7 @@ SEVERITIES: Final = (INFO, WARNING, CRITICAL)  # ascending
 
 @dataclass(frozen=True)
 class Impact:
-    """What a finding costs a step: mean ms of the period, its percentage, the 95 % interval, and the speed-up without."""
+    """What a finding costs a step: mean ms, percent of the period, the 95 % interval, and the speed-up without."""
 
     ms: float
     pct: float

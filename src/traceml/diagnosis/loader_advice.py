@@ -1,0 +1,83 @@
+"""Chooses the one next step for a loader that is waited for, by its own settings and the cores there are."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from traceml.schema import units
+from traceml.schema.phases import INPUT
+
+if TYPE_CHECKING:
+    from traceml.analysis.facts import Facts, RankFacts
+    from traceml.diagnosis.thresholds import Thresholds
+    from traceml.schema.records import LoaderInfo
+
+_CHEAPER: Final = "make a batch cheaper to load (smaller or decoded files, less work per item)"
+_HALF: Final = 0.5
+
+
+def loader_advice(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
+    """The next action for a run that waits for data; the rank has steady steps of more than 0 ns, and input."""
+    loader = facts.loader
+    if loader is None or loader.num_workers is None:
+        return "make the next batch in the background while the step runs (this loader's settings are not known)"
+    if rank.epoch_start.total >= _HALF * (rank.phase_ns(INPUT) or 0) > 0:
+        return epoch_advice(loader, rank)
+    advice = _more_workers(facts, rank, loader.num_workers, limits)
+    on_device = not rank.state.identity.device.startswith("cpu")
+    return f"{advice}, pin_memory=True" if on_device and loader.pin_memory is False else advice
+
+
+def loader_in_words(loader: LoaderInfo | None) -> str:
+    """A loader's settings as far as they are known: `the loader has num_workers=0, batch 64`."""
+    if loader is None:
+        return "the loader's settings are not known"
+    known = []
+    if loader.num_workers is not None:
+        known.append(f"num_workers={loader.num_workers}")
+    if loader.batch_size is not None:
+        known.append(f"batch {units.count(loader.batch_size)}")
+    return f"the loader has {', '.join(known)}" if known else "the loader's settings are not known"
+
+
+def epoch_advice(loader: LoaderInfo | None, rank: RankFacts) -> str:
+    """The next action for a run that pays for the start of each epoch."""
+    each = f"the start of an epoch takes {units.duration(rank.epoch_start.mean or 0.0)}"
+    if loader is not None and loader.num_workers and not loader.persistent_workers:
+        return f"persistent_workers=True: {each}, as its workers start anew"
+    return f"make the first batch of an epoch cheaper, or the epochs longer: {each}"
+
+
+def _more_workers(facts: Facts, rank: RankFacts, num_workers: int, limits: Thresholds) -> str:
+    input_ns = rank.mean_ns(INPUT) or 0.0
+    period_ns = rank.total_ns / rank.num_steady
+    num_batches = max(rank.num_micro_batches, rank.num_steady) / rank.num_steady
+    rest_ns = max(period_ns - input_ns, period_ns / 1e3)
+    if num_workers:
+        needed = math.ceil(num_workers * period_ns / rest_ns)
+        every, rest = units.duration(period_ns / num_batches), units.duration(rest_ns / num_batches)
+        reason = f"{num_workers} deliver a batch every {every}, the rest of the work on one takes {rest}"
+    else:
+        needed = math.ceil(input_ns / rest_ns) + 1
+        reason = f"one worker makes a batch in {units.duration(input_ns / num_batches)}"
+    return _within_cores(facts, num_workers, needed, reason, limits)
+
+
+def _within_cores(facts: Facts, num_workers: int, needed: int, reason: str, limits: Thresholds) -> str:
+    cores = facts.system.num_cores
+    num_cores = limits.max_workers_advised if cores is None else max(1, int(cores))
+    possible = min(needed, num_cores, limits.max_workers_advised)
+    if possible <= num_workers:
+        allowed = "" if cores is None or num_workers < num_cores else f" on {_cores(num_cores)}"
+        return f"{_CHEAPER}: there are {num_workers} workers{allowed} already"
+    if possible == needed:
+        return f"num_workers={needed} ({reason})"
+    limit = (
+        f"but {_cores(num_cores)} allowed" if possible == num_cores and cores is not None else "but more seldom help"
+    )
+    return f"num_workers={possible} ({reason}; about {needed} would keep up, {limit})"
+
+
+def _cores(number: int) -> str:
+    return "1 core" if number == 1 else f"{number} cores"

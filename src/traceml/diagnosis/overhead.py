@@ -1,0 +1,173 @@
+"""Judges what the script does around the model: evaluation, checkpoints, regions, and all that nobody named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Optional
+
+from traceml.diagnosis.finding import CRITICAL, WARNING, Evidence, Finding
+from traceml.diagnosis.ground import judged_rank, waits_often
+from traceml.diagnosis.loader_advice import epoch_advice
+from traceml.diagnosis.price import (
+    NS_PER_MS,
+    Cost,
+    epoch_start_cost,
+    later_input_cost,
+    phase_cost,
+    price_of,
+    rule_text,
+    severity_of,
+)
+from traceml.diagnosis.sentences import clock_note, part_of, sentence, spread_of, unseen_compute, unseen_note
+from traceml.schema import units
+from traceml.schema.phases import (
+    BETWEEN_STEPS,
+    CHECKPOINT,
+    COMPILE,
+    EVAL,
+    FORWARD,
+    GC,
+    IN_STEP,
+    INPUT,
+    REGION_PREFIX,
+    label,
+)
+
+if TYPE_CHECKING:
+    from traceml.analysis.facts import Facts, RankFacts
+    from traceml.diagnosis.thresholds import Thresholds
+    from traceml.schema.distribution import Distribution
+
+_RESTS: Final = (IN_STEP, BETWEEN_STEPS)
+_OUTSIDE_STEP: Final = (BETWEEN_STEPS, EVAL, CHECKPOINT)
+_IS_WORK: Final = (EVAL, CHECKPOINT)  # not waste: at most a warning
+_WORTH_NAMING: Final = 0.01
+
+EPOCH_START: Final = "epoch start"
+RARE_WAITS: Final = "rare waits for data"
+
+_VERBS: Final = {
+    IN_STEP: "passes inside the step in no known phase",
+    BETWEEN_STEPS: "passes between steps",
+    EVAL: "goes to evaluation or other no-grad forwards",
+    CHECKPOINT: "goes to saving checkpoints",
+    COMPILE: "goes to compilation",
+    GC: "goes to garbage collection",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of time around the model: its name, the phase it lies in, how it is spread, and its cost."""
+
+    name: str
+    phase: str
+    spent: Distribution
+    cost: Cost
+
+
+def overhead_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
+    """The script's own work around the model takes at least 20 % and 0.5 ms of the period; the largest part is named.
+
+    Counted are: the rest in the step, the time between steps, eval, checkpoint, garbage collection, compilation, all
+    regions, and input that comes in a few long waits (the start of an epoch, a stalled loader). The price is that of
+    the largest part alone.
+
+    Next: fits the part: evaluate or save less often, look inside the region, `persistent_workers=True`, `gc.freeze()`,
+    or a `traceml.region` where no name is known yet.
+    """
+    rank = judged_rank(facts, limits)
+    if rank is None:
+        return None
+    parts = _parts(rank, limits)
+    total_ns, period_ns = sum(part.cost.mean_ns for part in parts), rank.total_ns / rank.num_steady
+    if not parts or total_ns < max(limits.overhead_share * period_ns, limits.min_cost_ns):
+        return None
+    part, impact = parts[0], price_of(parts[0].cost, rank)
+    is_unsure = bool(clock_note(facts, rank)) or (part.phase == IN_STEP and bool(unseen_compute(rank)))
+    at_most = WARNING if part.phase in _IS_WORK or is_unsure else CRITICAL
+    return Finding(
+        diagnosis="OVERHEAD_BOUND",
+        severity=severity_of(impact, rank, limits, at_most=at_most),
+        summary=_summary(part, rank, limits),
+        why=_why(part, parts[1:], rank) + clock_note(facts, rank),
+        next=_next(part, facts, rank),
+        rule=rule_text(overhead_bound),
+        evidence=(
+            Evidence("work around the model", 100 * total_ns / period_ns, 100 * limits.overhead_share, "%"),
+            Evidence("work around the model a step", total_ns / NS_PER_MS, limits.min_cost_ns / NS_PER_MS, "ms"),
+            Evidence(part.name, impact.pct, None, "%"),
+        ),
+        ranks=(rank.state.identity.rank,),
+        phases=(part.phase,),
+        impact=impact,
+    )
+
+
+def _parts(rank: RankFacts, limits: Thresholds) -> list[Part]:
+    """All parts that cost anything, the largest first."""
+    names = [name for name in rank.phases if name in _VERBS or name.startswith(REGION_PREFIX)]
+    parts = [Part(units.clean(label(n)), n, rank.phases[n], phase_cost(rank, n)) for n in names]
+    if INPUT in rank.phases and not waits_often(rank, limits):
+        parts.append(Part(EPOCH_START, INPUT, rank.epoch_start, epoch_start_cost(rank)))
+        is_each = spread_of(rank.phases[INPUT], num_steps=rank.num_steady, limits=limits).is_each
+        parts.append(Part(label(INPUT) if is_each else RARE_WAITS, INPUT, rank.phases[INPUT], later_input_cost(rank)))
+    return sorted((part for part in parts if part.cost.mean_ns > 0), key=lambda part: -part.cost.mean_ns)
+
+
+def _summary(part: Part, rank: RankFacts, limits: Thresholds) -> str:
+    spread = spread_of(part.spent, num_steps=rank.num_steady, limits=limits)
+    if part.phase == INPUT and part.name != EPOCH_START and rank.epoch_start.count:
+        # In which steps the waits beside the epochs' starts lie was not kept.
+        spread = replace(spread, num_holding=0, total_ns=spread.total_ns - rank.epoch_start.total)
+    return sentence(spread, rank, verb=_verb(part), of_step=part.phase not in (*_OUTSIDE_STEP, INPUT), limits=limits)
+
+
+def _verb(part: Part) -> str:
+    if part.phase.startswith(REGION_PREFIX):
+        return f"is in the region '{part.name}'"
+    if part.phase == INPUT:
+        return "goes to the start of epochs" if part.name == EPOCH_START else "waits for data"
+    return _VERBS[part.phase]
+
+
+def _why(part: Part, others: list[Part], rank: RankFacts) -> str:
+    period_ns = rank.total_ns / rank.num_steady
+    said = [f"{part.name} {part_of(part.cost.mean_ns, period_ns)} a step on average"]
+    if part.phase in _RESTS:
+        said[0] += ", outside everything TraceML watches"
+    shares = [(other.name, other.cost.mean_ns / period_ns) for other in others]
+    also = [f"{name} {units.percent(share)}" for name, share in shares if share >= _WORTH_NAMING]
+    if also:
+        said.append(f"also {', '.join(also)}")
+    return "; ".join(said) + (unseen_note(rank) if part.phase in _RESTS else "")
+
+
+def _next(part: Part, facts: Facts, rank: RankFacts) -> str:
+    """The one action that fits the largest part."""
+    if part.phase.startswith(REGION_PREFIX):
+        return (
+            f"make '{part.name}' cheaper or rarer; smaller `traceml.region`s inside it show what in it takes the time"
+        )
+    if part.phase == INPUT:
+        return epoch_advice(facts.loader, rank) if part.name == EPOCH_START else _STALLS
+    if part.phase in (EVAL, CHECKPOINT, GC):
+        num_steps, each = units.count(part.spent.count), units.duration(part.spent.mean or 0.0)
+        return _RARER[part.phase].format(num_steps=num_steps, each=each)
+    if part.phase == IN_STEP and FORWARD in unseen_compute(rank) and FORWARD not in rank.state.unwatched:
+        return "give `trace_step` the model that runs, and call it as `model(batch)`: no forward of it was seen"
+    return _NAME_IT[part.phase]
+
+
+_STALLS: Final = "find what stalled the loader in those steps: slow items, a slow worker, or the storage"
+_RARER: Final = {
+    EVAL: "evaluate less often or on fewer batches: after {num_steps} steps it ran, for {each} each time",
+    CHECKPOINT: "save less often, or asynchronously: {num_steps} steps saved, for {each} each time",
+    GC: "gc.freeze() before the loop, and gc.collect() by hand now and then: {num_steps} steps paused, for {each} each",
+}
+_NAME_IT: Final = {
+    IN_STEP: 'put `with traceml.region("name"):` around parts of the step, and every model that runs into `trace_step`',
+    BETWEEN_STEPS: 'put `with traceml.region("name"):` around what the script does between steps '
+    "(logging, batches made by hand): it shows which of it takes the time",
+    COMPILE: "find what recompiles: TORCH_LOGS=recompiles names the reason; mark what varies as dynamic",
+}

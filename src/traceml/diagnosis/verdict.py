@@ -1,0 +1,81 @@
+"""Asks every rule and chooses the verdict: the largest price of the step time, or what is more severe elsewhere."""
+
+from __future__ import annotations
+
+from typing import Callable, Final, Mapping, Optional
+
+from traceml.analysis.facts import Facts
+from traceml.diagnosis.finding import SEVERITIES, Diagnosis, Finding
+from traceml.diagnosis.overhead import overhead_bound
+from traceml.diagnosis.step_time import balanced, compute_bound, input_bound, insufficient_data
+from traceml.diagnosis.system import (
+    SYSTEM_RULES,
+    cpu_saturated,
+    gpu_idle,
+    gpu_throttled,
+    host_memory_high,
+    no_data,
+    normal,
+)
+from traceml.diagnosis.thresholds import LIMITS, Thresholds
+
+Rule = Callable[[Facts, Thresholds], Optional[Finding]]
+
+#: The rules that name a cause, with a price.
+CAUSES: Final[tuple[Rule, ...]] = (input_bound, overhead_bound)
+
+#: Every diagnosis that exists, by the rule that gives it, in the order of the documentation.
+RULES: Final[Mapping[str, Rule]] = {
+    "INPUT_BOUND": input_bound,
+    "OVERHEAD_BOUND": overhead_bound,
+    "COMPUTE_BOUND": compute_bound,
+    "BALANCED": balanced,
+    "INSUFFICIENT_DATA": insufficient_data,
+    "CPU_SATURATED": cpu_saturated,
+    "GPU_THROTTLED": gpu_throttled,
+    "GPU_IDLE": gpu_idle,
+    "HOST_MEMORY_HIGH": host_memory_high,
+    "NORMAL": normal,
+    "NO_DATA": no_data,
+}
+
+
+def diagnose(facts: Facts, limits: Thresholds = LIMITS) -> Diagnosis:
+    """Judges a run, or a range of its steps.
+
+    Args:
+        facts: What is known of it.
+        limits: The numbers the rules compare with.
+
+    Returns:
+        At least one finding for step time and one for the system, the first of each being the section's diagnosis, and
+        the verdict: the most severe of them, ties to step time. Never raises, whatever the facts.
+    """
+    step_time, system = _step_time(facts, limits), _system(facts, limits)
+    verdict = max((step_time[0], system[0]), key=lambda finding: SEVERITIES.index(finding.severity))
+    return Diagnosis(verdict=verdict, step_time=step_time, system=system)
+
+
+def _step_time(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
+    causes = [finding for finding in (rule(facts, limits) for rule in CAUSES) if finding is not None]
+    if causes:
+        return tuple(sorted(causes, key=_price, reverse=True))
+    return _only((insufficient_data, compute_bound, balanced), facts, limits)
+
+
+def _system(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
+    found = [finding for finding in (rule(facts, limits) for rule in SYSTEM_RULES) if finding is not None]
+    if found:
+        return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity), reverse=True))
+    return _only((normal, no_data), facts, limits)
+
+
+def _only(rules: tuple[Rule, ...], facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
+    """The one finding of rules that exclude one another and leave no case out."""
+    found = tuple(finding for finding in (rule(facts, limits) for rule in rules) if finding is not None)
+    assert len(found) == 1, [finding.diagnosis for finding in found]
+    return found
+
+
+def _price(finding: Finding) -> float:
+    return finding.impact.ms if finding.impact is not None else 0.0

@@ -1,0 +1,1 @@
+"""Holds the tests, and the builders they share."""

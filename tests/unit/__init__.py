@@ -1,0 +1,1 @@
+"""Tests one room at a time, without processes."""

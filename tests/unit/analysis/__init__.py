@@ -1,0 +1,1 @@
+"""Tests the room that turns records into Facts."""

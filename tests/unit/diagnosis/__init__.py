@@ -1,0 +1,1 @@
+"""Tests the room that turns Facts into a verdict."""
