@@ -1,4 +1,7 @@
-"""Defines the Report: what `final_summary.json` holds and every face shows. Times are ms, sizes bytes, null is never measured."""
+"""Defines the Report: what `final_summary.json` holds and every face shows.
+
+Times are ms, sizes bytes, null is never measured.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ class RunInfo:
     last_step: Optional[int] = None
     user_step: Optional[int] = None
     live: Optional[Mapping[str, Any]] = None  # while running: {"rank", "phase", "since_s", "step"}
+    reported_at: str = ""  # ISO 8601, UTC: when this report was built
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Faces for people: text now, terminal, page later.
 
 In: report.Run and report.Report. Out: what a person reads.
-Knows: report, schema, settings. Holds: first a sentence, then its price, then the next step; no face opens the database.
+Knows: report, schema, settings. Holds: first a sentence, then its price, then the next step; no face opens the
+database.
 """

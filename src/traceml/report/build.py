@@ -1,0 +1,322 @@
+"""Builds the Report of a run, or of a range of its steps, from what the store holds and how the run ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Protocol, Sequence
+
+from traceml.analysis.gather import RankWindow, facts_of
+from traceml.diagnosis.verdict import diagnose
+from traceml.report.contract import (
+    SCHEMA_VERSION,
+    BlockInfo,
+    RankRow,
+    RanksInfo,
+    Report,
+    RunInfo,
+    StepTimeInfo,
+    ThroughputInfo,
+)
+from traceml.report.coverage import coverage_of, fold
+from traceml.report.findings import findings_of, verdict_of
+from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, spread
+from traceml.report.surroundings import memory_info, process_info, system_info
+from traceml.report.trim import trimmed
+from traceml.schema import phases
+from traceml.schema.struct import to_plain
+
+if TYPE_CHECKING:
+    from traceml.analysis.facts import Chunk, Facts, RankFacts
+    from traceml.diagnosis.finding import Diagnosis
+    from traceml.schema.records import (
+        DeviceSample,
+        Event,
+        HostSample,
+        LiveSlot,
+        Manifest,
+        MemoryReading,
+        ProcessSample,
+        RankState,
+        RunEnd,
+        Segment,
+    )
+
+_NS_PER_S: Final = 1e9
+_MAX_ROWS: Final = 16  # of by_rank
+_MAX_BLOCKS: Final = 64
+_SMALLEST_SHARE: Final = 0.001  # of a block's period; a smaller phase is left out of it
+
+
+class Reader(Protocol):
+    """What a report needs of a store; `store.reader.StoreReader` is one."""
+
+    def states(self) -> list[RankState]: ...  # noqa: D102  # as the store documents them
+    def segments(self) -> list[Segment]: ...  # noqa: D102
+    def events(self) -> list[Event]: ...  # noqa: D102
+    def memory(self) -> list[MemoryReading]: ...  # noqa: D102
+    def processes(self) -> list[ProcessSample]: ...  # noqa: D102
+    def host(self) -> list[HostSample]: ...  # noqa: D102
+    def devices(self) -> list[DeviceSample]: ...  # noqa: D102
+    def live(self) -> list[LiveSlot]: ...  # noqa: D102
+    def notes(self) -> dict[str, str]: ...  # noqa: D102
+    def end(self) -> Optional[RunEnd]: ...  # noqa: D102
+    def window(self, rank: int, *, first: Optional[int] = None, last: Optional[int] = None) -> Any: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Everything the report is made of."""
+
+    manifest: Manifest
+    facts: Facts
+    states: tuple[RankState, ...]
+    segments: tuple[Segment, ...]
+    live: tuple[LiveSlot, ...]
+    end: Optional[RunEnd]
+    now_wall: float
+    now_ns: int
+    is_running: bool
+    folder: str
+    is_whole: bool  # not a range of the steps
+
+
+def build_report(
+    reader: Reader,
+    manifest: Manifest,
+    *,
+    window: Optional[tuple[int, int]] = None,
+    now_wall: float,
+    now_ns: int,
+    is_running: bool = True,
+    folder: str = "",
+    notes: Sequence[str] = (),
+) -> Report:
+    """The report of a run, under 32 KB for 8 ranks.
+
+    Args:
+        reader: The run's store.
+        manifest: What was known when it started.
+        window: First and last step to speak of; None: the whole run.
+        now_wall: Wall clock in seconds, for `reported_at`.
+        now_ns: The records' clock, for how long a running run has taken.
+        is_running: Whether the run's collector still lives; a run that has an end is not running whatever this says.
+        folder: The run folder, as the card names it.
+        notes: Sentences for `coverage.notes`: a folder that moved.
+
+    Raises:
+        RunError: What the reader raises.
+    """
+    end = reader.end()
+    states = tuple(sorted(reader.states(), key=lambda state: state.identity.rank))
+    segments = tuple(reader.segments())
+    facts = _facts(reader, states, segments, window)
+    found = _Found(
+        manifest=manifest,
+        facts=facts,
+        states=states,
+        segments=segments,
+        live=tuple(reader.live()),
+        end=end,
+        now_wall=now_wall,
+        now_ns=now_ns,
+        is_running=is_running and end is None,
+        folder=folder,
+        is_whole=window is None,
+    )
+    return trimmed(_report(found, diagnose(facts), (*reader.notes().values(), *notes)))
+
+
+def _facts(
+    reader: Reader, states: Sequence[RankState], segments: Sequence[Segment], window: Optional[tuple[int, int]]
+) -> Facts:
+    first, last = window or (None, None)
+    windows = []
+    for state in states:
+        pieces = tuple(reader.window(state.identity.rank, first=first, last=last).pieces)
+        windows.append(RankWindow(state, pieces))
+    events = reader.events()
+    if window is not None:
+        events = [event for event in events if window[0] <= event.step <= window[1]]
+    return facts_of(
+        windows,
+        segments=segments,
+        events=events,
+        memory=reader.memory(),
+        processes=reader.processes(),
+        host=reader.host(),
+        devices=reader.devices(),
+        world_size=max((state.identity.world_size for state in states), default=1),
+    )
+
+
+def _report(found: _Found, diagnosis: Diagnosis, notes: Sequence[str]) -> Report:
+    facts = found.facts
+    events, more_notes = fold(facts.events)
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        run=_run(found),
+        verdict=verdict_of(diagnosis),
+        step_time=_step_time(facts, diagnosis),
+        step_memory=memory_info(facts.memory, diagnosis),
+        system=system_info(facts.system, diagnosis),
+        process=process_info(facts.system),
+        throughput=_throughput(found),
+        coverage=coverage_of(facts, found.states, (*notes, *more_notes)),
+        events=events,
+        loader=to_plain(facts.loader) if facts.loader else {},
+    )
+
+
+def _run(found: _Found) -> RunInfo:
+    manifest, facts, end = found.manifest, found.facts, found.end
+    rank = _spoken_of(facts)
+    identity = found.states[0].identity if found.states else None
+    return RunInfo(
+        name=manifest.name,
+        status="running" if found.is_running else end.status if end else "unknown",
+        started_at=_iso(manifest.created_at),
+        duration_s=round(_duration_ns(found) / _NS_PER_S, 3),
+        startup_s=_seconds(rank.startup_ns if rank else None),
+        tail_s=_seconds(rank.tail_ns if rank else None),
+        steps=max((r.num_steps for r in facts.ranks), default=0),
+        warmup_steps=rank.num_warmup if rank else 0,
+        failed_steps=max((r.num_failed for r in facts.ranks), default=0),
+        inferred=facts.inferred,
+        world_size=facts.world_size,
+        nodes=1,
+        exit_code=end.exit_code if end else None,
+        ended_by=end.ended_by if end else "unknown",
+        traceml_version=manifest.traceml_version,
+        run_id=manifest.run_id,
+        script=manifest.script,
+        folder=found.folder,
+        hostname=manifest.hostname,
+        python_version=identity.python_version if identity else manifest.python_version,
+        torch_version=identity.torch_version if identity else "",
+        device=identity.device if identity else "cpu",
+        exception=end.exception if end else "",
+        total_steps=next((s.total_steps for s in found.states if s.total_steps), manifest.total_steps),
+        micro_batches=rank.all_micro_batches if rank else None,
+        optimizer_steps=rank.all_optimizer_steps if rank else None,
+        warmup_s=_seconds(rank.warmup_ns if rank else None),
+        first_step=facts.first_step,
+        last_step=facts.last_step,
+        user_step=max((s.user_step for s in found.states if s.user_step is not None), default=None),
+        live=_live(found),
+        reported_at=_iso(found.now_wall),
+    )
+
+
+def _spoken_of(facts: Facts) -> Optional[RankFacts]:
+    """The median rank; without steady steps the first that was heard."""
+    return facts.median_rank or (facts.ranks[0] if facts.ranks else None)
+
+
+def _iso(wall_s: float) -> str:
+    return datetime.fromtimestamp(wall_s, tz=timezone.utc).isoformat(timespec="seconds")
+
+
+def _seconds(ns: Optional[int]) -> Optional[float]:
+    return None if ns is None else round(ns / _NS_PER_S, 3)
+
+
+def _duration_ns(found: _Found) -> int:
+    """From the first process's start (the run's making, before one is known) to the last one's end, or to now."""
+    starts = [segment.start_ns for segment in found.segments if segment.kind == "startup"]
+    starts += [state.identity.process_start_ns for state in found.states] if not starts else []
+    start_ns = min(starts, default=found.manifest.created_ns)
+    ends = [segment.start_ns + segment.duration_ns for segment in found.segments if segment.kind == "tail"]
+    if found.is_running:
+        return max(0, found.now_ns - start_ns)
+    if not ends:
+        ends = [found.end.ended_ns] if found.end else [slot.read_ns for slot in found.live]
+    return max(0, max(ends, default=start_ns) - start_ns)
+
+
+def _live(found: _Found) -> Optional[Mapping[str, Any]]:
+    """While running: of the ranks that live, the one whose phase is open longest; one that waits for others at last."""
+    slots = [slot for slot in found.live if slot.alive]
+    if not found.is_running or not slots:
+        return None
+    slot = min(slots, key=lambda s: (s.phase == phases.SYNC, s.since_ns))
+    since_s = round(max(0, found.now_ns - slot.since_ns) / _NS_PER_S, 1)
+    return {"rank": slot.rank, "phase": slot.phase, "since_s": since_s, "step": slot.step}
+
+
+def _step_time(facts: Facts, diagnosis: Diagnosis) -> StepTimeInfo:
+    rank = facts.median_rank
+    rows = phase_rows(rank)
+    epoch_start = None
+    if rank and rank.epoch_start.count:
+        pct = round(100 * rank.epoch_start.total / rank.total_ns, 1) if rank.total_ns else None
+        epoch_start = spread(rank.epoch_start, num_steps=rank.num_steady, pct=pct)
+    return StepTimeInfo(
+        diagnosis=diagnosis.step_time[0].diagnosis if diagnosis.step_time else "INSUFFICIENT_DATA",
+        **columns(rows),
+        period_ms=period_of(rank),
+        clock=facts.clock,
+        phases=rows,
+        ranks=_ranks(facts),
+        findings=findings_of(diagnosis.step_time),
+        blocks=tuple(_block(chunk) for chunk in rank.chunks[:_MAX_BLOCKS]) if rank else (),
+        epoch_start=epoch_start,
+    )
+
+
+def _ranks(facts: Facts) -> RanksInfo:
+    """The median rank, the one with most own work, and rows: that one first, then the first ranks."""
+    rank = facts.median_rank
+    steady = [r for r in facts.ranks if r.num_steady]
+    worst = max(steady, key=_own_work_ns) if len(steady) > 1 else None
+    ordered = ([worst] if worst else []) + [r for r in steady if r is not worst]
+    return RanksInfo(
+        median=rank.state.identity.rank if rank else None,
+        worst=worst.state.identity.rank if worst else None,
+        by_rank=tuple(_rank_row(r) for r in ordered[:_MAX_ROWS]),
+    )
+
+
+def _own_work_ns(rank: RankFacts) -> float:
+    return (rank.total_ns - (rank.phase_ns(phases.SYNC) or 0)) / rank.num_steady
+
+
+def _rank_row(rank: RankFacts) -> RankRow:
+    names = (*phases.PHASES, *sorted(name for name in rank.phases if name.startswith(phases.REGION_PREFIX)))
+    means = {name: ms(rank.mean_ns(name)) for name in names}
+    return RankRow(rank.state.identity.rank, rank.num_steady, ms(rank.period.mean), means)
+
+
+def _block(chunk: Chunk) -> BlockInfo:
+    floor = _SMALLEST_SHARE * chunk.period_mean_ns
+    means = {name: ms(ns) or 0.0 for name, ns in chunk.phase_mean_ns.items() if ns >= floor and ns > 0}
+    return BlockInfo(chunk.num_steps, ms(chunk.period_median_ns) or 0.0, means)
+
+
+def _throughput(found: _Found) -> ThroughputInfo:
+    """Sums over the ranks: the steady samples of each by its training time; all samples by the run's wall time."""
+    ranks = [(rank, _training_s(rank)) for rank in found.facts.ranks]
+    spoken = found.facts.median_rank
+    steps_s = _training_s(spoken) if spoken else 0.0
+    duration_s = _duration_ns(found) / _NS_PER_S
+    wall = _sum_known([rank.all_samples for rank in found.facts.ranks])
+    return ThroughputInfo(
+        samples_per_s=_sum_known([_rate(rank.num_samples, time_s) for rank, time_s in ranks]),
+        tokens_per_s=_sum_known([_rate(rank.num_tokens, time_s) for rank, time_s in ranks]),
+        wall_samples_per_s=_rate(wall, duration_s) if found.is_whole else None,
+        steps_per_s=_rate(spoken.num_steady, steps_s) if spoken else None,
+    )
+
+
+def _training_s(rank: RankFacts) -> float:
+    other = (rank.phase_ns(phases.EVAL) or 0) + (rank.phase_ns(phases.CHECKPOINT) or 0)
+    return (rank.total_ns - other) / _NS_PER_S
+
+
+def _rate(number: Optional[float], time_s: float) -> Optional[float]:
+    return None if number is None or time_s <= 0 else rounded(number / time_s)
+
+
+def _sum_known(values: Sequence[Optional[float]]) -> Optional[float]:
+    known = [value for value in values if value is not None]
+    return rounded(sum(known)) if known else None

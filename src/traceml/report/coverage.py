@@ -1,0 +1,119 @@
+"""Says what a report rests on: ranks heard, phases never seen, what was lost, our own faults; and folds the events."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Final, Iterator, Mapping, Sequence
+
+from traceml.report.contract import CoverageInfo, EventInfo, FaultInfo, RankCoverage
+from traceml.report.shares import ms
+from traceml.schema import phases, units
+
+if TYPE_CHECKING:
+    from traceml.analysis.facts import Facts
+    from traceml.schema.records import Event, RankState
+
+MAX_EVENTS: Final = 100
+
+
+def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str]) -> CoverageInfo:
+    """What was heard and what was not; nothing is dropped without a note here.
+
+    Args:
+        facts: The clock and what analysis had to note.
+        states: One a rank.
+        notes: Sentences from the store and the run's folder.
+    """
+    return CoverageInfo(
+        clock=facts.clock,
+        ranks=tuple(_rank(state) for state in states),
+        unseen=_unseen(facts),
+        faults=_faults(states),
+        notes=tuple(dict.fromkeys((*_losses(states), *_missing(facts, states), *facts.notes, *_unsure(facts), *notes))),
+    )
+
+
+def fold(events: Sequence[Event]) -> tuple[tuple[EventInfo, ...], tuple[str, ...]]:
+    """Equal events of a rank as one row: the first step, how many, and the median of their times.
+
+    Returns:
+        At most 100 rows in the order of their first step, those of the longest total time; a note when there were more.
+    """
+    groups: dict[tuple[str, int, str], list[Event]] = {}
+    for event in events:
+        groups.setdefault((event.kind, event.rank, event.text), []).append(event)
+    if len(groups) > MAX_EVENTS:
+        groups = {}
+        for event in events:
+            groups.setdefault((event.kind, event.rank, ""), []).append(event)
+    kept = sorted(groups.items(), key=lambda item: -sum(e.duration_ns or 0 for e in item[1]))[:MAX_EVENTS]
+    rows = [_folded(*key, group) for key, group in kept]
+    left_out = len(groups) - len(kept)
+    notes = (f"{units.count(left_out)} kinds of shorter events are left out",) if left_out else ()
+    return tuple(sorted(rows, key=lambda row: (row.step, row.rank, row.kind))), notes
+
+
+def _folded(kind: str, rank: int, text: str, group: Sequence[Event]) -> EventInfo:
+    times = [event.duration_ns for event in group if event.duration_ns is not None]
+    typical = ms(median(times)) if times else None
+    return EventInfo(kind, min(e.step for e in group), rank, typical, sum(e.count for e in group), text)
+
+
+def _rank(state: RankState) -> RankCoverage:
+    lost = state.num_lost_edges + state.num_lost_messages
+    return RankCoverage(state.identity.rank, state.first_step, state.last_step, lost)
+
+
+def _unseen(facts: Facts) -> tuple[str, ...]:
+    if not facts.ranks:
+        return ()
+    return tuple(phase for phase in phases.PHASES if all(rank.phase_ns(phase) is None for rank in facts.ranks))
+
+
+def _faults(states: Sequence[RankState]) -> tuple[FaultInfo, ...]:
+    found: dict[str, FaultInfo] = {}
+    for fault in (fault for state in states for fault in state.faults):
+        known = found.get(fault.hook)
+        count = fault.num_times + (known.count if known else 0)
+        found[fault.hook] = FaultInfo(fault.hook, fault.error, count, fault.is_off or bool(known and known.off))
+    return tuple(found.values())
+
+
+def _losses(states: Sequence[RankState]) -> Iterator[str]:
+    for state in states:
+        lost = [
+            f"{units.count(number)} {noun}"
+            for number, noun in (
+                (state.num_lost_steps, "steps"),
+                (state.num_lost_edges, "edges"),
+                (state.num_lost_messages, "messages"),
+            )
+            if number
+        ]
+        if lost:
+            yield f"rank {state.identity.rank}: {', '.join(lost)} were lost before they could be read"
+
+
+def _missing(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:
+    heard = {state.identity.rank for state in states}
+    silent = [rank for rank in range(facts.world_size) if rank not in heard] if heard else []
+    if silent:
+        first = ", ".join(str(rank) for rank in silent[:8])
+        more = f" and {len(silent) - 8} more" if len(silent) > 8 else ""  # noqa: PLR2004  # as listed
+        yield f"nothing was heard of rank {first}{more} of {facts.world_size}"
+    for reason, names in _unwatched(states).items():
+        yield f"not watched: {', '.join(phases.label(name) for name in names)} ({reason})"
+
+
+def _unwatched(states: Sequence[RankState]) -> Mapping[str, list[str]]:
+    by_reason: dict[str, list[str]] = {}
+    for phase, reason in (item for state in states for item in state.unwatched.items()):
+        names = by_reason.setdefault(reason, [])
+        if phase in phases.PHASE_INDEX and phase not in names:
+            names.append(phase)
+    return {reason: names for reason, names in by_reason.items() if names}
+
+
+def _unsure(facts: Facts) -> Iterator[str]:
+    if facts.unsure:
+        yield f"inferred steps are unsure: {facts.unsure}"

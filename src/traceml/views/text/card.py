@@ -1,0 +1,330 @@
+"""Draws the card: a run on 80 columns of plain text, the sentence first, then price, next step and evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Optional, Sequence
+
+from traceml.schema import phases, units
+from traceml.views.text import columns
+from traceml.views.text.columns import clean
+from traceml.views.text.words import ending, headline, millis, plural, seconds, spoken, total
+
+if TYPE_CHECKING:
+    from traceml.report.contract import EventInfo, ImpactInfo, RankRow, Report, StepMemoryInfo
+
+WIDTH: Final = 80
+_SHOWN_PCT: Final = 0.5  # a phase below is folded into the rest
+_INDENT: Final = 6
+_LABEL: Final = 12  # of the rows below the bars
+_MAX_PHASE: Final = 22
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_MAX_NOTES: Final = 4
+_MAX_EVENTS: Final = 5
+_MS_UNTIL: Final = 10_000  # from here on times are spoken in s, min, h
+_LEAST_SPEEDUP: Final = 1.1  # below, the time itself says more than "1.0 times as fast"
+_MAX_FINDINGS: Final = 3
+_UNREMARKABLE: Final = frozenset({"NORMAL", "NO_DATA"})
+_FAILED: Final = "failed step"  # the kind of event
+_UPPER_BOUND: Final = "COMM_BOUND"  # its price is one
+
+
+class _Bar(NamedTuple):
+    label: str
+    ms: float
+    pct: float
+
+
+def card(report: Report, *, width: int = WIDTH, ascii_only: bool = False) -> str:
+    """The card of a run.
+
+    Args:
+        report: A Report; nothing else is looked at.
+        width: Columns, at least 60. No line is wider.
+        ascii_only: For a stream whose encoding cannot carry the bars' blocks.
+
+    Returns:
+        Lines without escape sequences or control characters, a newline at the end.
+    """
+    text = "\n".join(line.rstrip() for line in _lines(report, width, ascii_only=ascii_only)) + "\n"
+    return columns.to_ascii(text) if ascii_only else text
+
+
+def _lines(report: Report, width: int, *, ascii_only: bool) -> Iterator[str]:
+    yield _first_line(report, width)
+    yield ""
+    yield from _hanging("", headline(report), width, indent=0, behind=2)
+    for label, text in (
+        ("price", _price(report)),
+        ("next", clean(report.verdict.next)),
+        ("why", clean(report.verdict.why)),
+    ):
+        if text:
+            yield from _hanging(f"{label:<7}", text, width, indent=2)
+    yield ""
+    bars = list(_bars(report))
+    if bars:
+        yield from _draw(report, bars, width, ascii_only=ascii_only)
+        yield ""
+    for label, text in _facts(report):
+        yield from _hanging(f"{label:<{_LABEL}}", text, width, indent=_INDENT)
+
+
+def _hanging(label: str, text: str, width: int, *, indent: int, behind: int = 0) -> Iterator[str]:
+    room = width - indent - columns.width_of(label) - behind
+    for at, line in enumerate(columns.wrap(text, room)):
+        yield " " * indent + (label if at == 0 else " " * (columns.width_of(label) + behind)) + line
+
+
+def _first_line(report: Report, width: int) -> str:
+    run = report.run
+    steps, took, ended = plural(run.steps, "step"), seconds(run.duration_s), ending(run)
+    ranks = plural(run.world_size, "rank")
+    if ended:
+        said = [f"{ended} after {steps} in {took}", ranks]
+    elif run.status == "running":
+        said = [f"running: {steps} in {took}", ranks]
+    else:
+        said = [f"{steps} in {took}", ranks, clean(run.status)]
+    behind = " · ".join(said)
+    room = width - columns.width_of(f"TraceML ·  · {behind}")
+    name = columns.fit(clean(run.name), max(room, width // 4))
+    return columns.fit(f"TraceML · {name} · {behind}", width)
+
+
+def _price(report: Report) -> str:
+    impact = report.verdict.impact
+    if impact is None:
+        return ""
+    most = "at most " if report.verdict.diagnosis == _UPPER_BOUND else ""
+    text = f"{most}{millis(impact.ms)} a step"
+    if impact.speedup >= _LEAST_SPEEDUP:
+        text = f"without it {most}{units.significant(impact.speedup, 2)} times as fast"
+    return text + _of_this_run(report, impact)
+
+
+def _of_this_run(report: Report, impact: ImpactInfo) -> str:
+    run = report.run
+    num_steady = run.steps - run.warmup_steps - run.failed_steps
+    if num_steady < 1:
+        return ""
+    so_far = "so far" if run.status == "running" else "of this run"
+    interval = _interval(impact.low_ms * num_steady, impact.high_ms * num_steady)
+    return f": {total(impact.ms * num_steady)} {so_far}{interval}"
+
+
+def _interval(low_ms: float, high_ms: float) -> str:
+    """` [5.2 to 6.1 s]`, ` [2:50 to 3:05]`, ` [58 s to 1 min 2 s]`; nothing when both ends read the same."""
+    low, high = total(low_ms), total(high_ms)
+    if low == high:
+        return ""
+    if " min" in low and " min" in high and " h" not in high:
+        return f" [{_clock(low_ms)} to {_clock(high_ms)}]"
+    number, _, unit = low.partition(" ")
+    return f" [{number if high.partition(' ')[2] == unit else low} to {high}]"
+
+
+def _clock(ms: float) -> str:
+    minutes, seconds_left = divmod(round(ms / 1000), 60)
+    return f"{minutes}:{seconds_left:02d}"
+
+
+def _bars(report: Report) -> Iterator[_Bar]:
+    folded_ms, folded_pct, is_any = 0.0, 0.0, False
+    for phase, info in report.step_time.phases.items():
+        if info.pct is None or info.mean_ms is None:
+            continue
+        is_any = True
+        if info.pct >= _SHOWN_PCT:
+            yield _Bar(columns.fit(_label(phase), _MAX_PHASE), info.mean_ms, info.pct)
+        else:
+            folded_ms, folded_pct = folded_ms + info.mean_ms, folded_pct + info.pct
+    if is_any and folded_ms:
+        yield _Bar("rest", folded_ms, folded_pct)
+
+
+def _label(phase: str) -> str:
+    known = phase in phases.LABELS or phase.startswith(phases.REGION_PREFIX)
+    return clean(phases.label(phase) if known else phase) or "?"
+
+
+def _draw(report: Report, bars: list[_Bar], width: int, *, ascii_only: bool) -> Iterator[str]:
+    period = report.step_time.period_ms
+    times = [millis(bar.ms) for bar in bars]
+    step = millis(period.mean) if period.mean is not None else ""
+    label_width = max(_LABEL, *(columns.width_of(bar.label) + 2 for bar in bars))
+    time_width = max(len(text) for text in (*times, step))
+    left = _INDENT + label_width + time_width + 2 + len("100 %") + 2
+    for bar, text in zip(bars, times):
+        row = " " * _INDENT + columns.pad(bar.label, label_width) + text.rjust(time_width)
+        row += f"  {units.percent(bar.pct / 100):>5}  "
+        yield row + _block(bar.pct / 100 * (width - left), ascii_only=ascii_only)
+    row = " " * _INDENT + columns.pad("step", label_width) + step.rjust(time_width) + "  "
+    for line in _joined(_spread(report), width - len(row)):
+        yield row + line
+        row = " " * len(row)
+
+
+def _block(cells: float, *, ascii_only: bool) -> str:
+    if ascii_only:
+        return "#" * round(cells)
+    whole, part = divmod(round(cells * 8), 8)
+    return "█" * whole + _EIGHTHS[part].strip()
+
+
+def _joined(parts: Sequence[str], room: int) -> Iterator[str]:
+    """The parts with dots between them, on as many lines as they need; a part is never divided. At least one line."""
+    line = ""
+    for part in parts:
+        joined = f"{line} · {part}" if line else part
+        if line and columns.width_of(joined) > room:
+            yield line
+            joined = part
+        line = joined
+    yield line
+
+
+def _spread(report: Report) -> list[str]:
+    period = report.step_time.period_ms
+    known = [("p50", period.p50), ("p95", period.p95), ("p99", period.p99), ("max", period.max)]
+    say = millis if period.mean is not None and period.mean >= _MS_UNTIL else units.significant
+    return [f"{name} {say(value)}" for name, value in known if value is not None]
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    yield from (("besides", text) for text in _besides(report))
+    for label, text in (
+        ("now", _now(report)),
+        ("ranks", _ranks(report)),
+        ("speed", _speed(report)),
+        ("memory", _memory(report.step_memory)),
+        ("also", _also(report)),
+    ):
+        if text:
+            yield label, text
+    yield from (("note", note) for note in _notes(report))
+    if report.run.folder:
+        folder = clean(report.run.folder.rstrip("/"))
+        yield ("folder", folder) if report.run.status == "running" else ("files", f"{folder}/final_summary.json")
+
+
+def _besides(report: Report) -> Iterator[str]:
+    """What else was found, beside the verdict."""
+    sections = (report.step_time.findings, report.step_memory.findings, report.system.findings)
+    found = [finding for section in sections for finding in section]
+    others = [f for f in found if f.diagnosis != report.verdict.diagnosis and f.diagnosis not in _UNREMARKABLE]
+    yield from (spoken(finding) for finding in others[:_MAX_FINDINGS])
+    if len(others) > _MAX_FINDINGS:
+        yield f"{plural(len(others) - _MAX_FINDINGS, 'further finding')} in the JSON"
+
+
+def _now(report: Report) -> str:
+    live = report.run.live
+    if not live or report.run.status != "running":
+        return ""
+    phase, since, step, rank = (live.get(key) for key in ("phase", "since_s", "step", "rank"))
+    where = f"rank {rank}, " if report.run.world_size > 1 and isinstance(rank, int) else ""
+    at = f"step {units.count(step)}" if isinstance(step, int) else "before the first step"
+    told = f", in {_label(phase)}" if isinstance(phase, str) and phase else ""
+    since_text = f" for {seconds(since)}" if told and isinstance(since, (int, float)) and since >= 0 else ""
+    return f"{where}{at}{told}{since_text}"
+
+
+def _ranks(report: Report) -> str:
+    ranks = report.step_time.ranks
+    rows = {row.rank: row for row in ranks.by_rank}
+    if report.run.world_size < 2 or ranks.worst is None or ranks.median is None:  # noqa: PLR2004  # several ranks
+        return ""
+    median, worst = _own_work(rows.get(ranks.median)), _own_work(rows.get(ranks.worst))
+    return f"the bars show rank {ranks.median}, the median{median} · rank {ranks.worst} has the most work{worst}"
+
+
+def _own_work(row: Optional[RankRow]) -> str:
+    if row is None or row.period_ms is None:
+        return ""
+    return f" ({millis(row.period_ms - (row.phases_ms.get(phases.SYNC) or 0.0))} of its own)"
+
+
+def _speed(report: Report) -> str:
+    rate = report.throughput
+    told = []
+    if rate.samples_per_s is not None:
+        wall = rate.wall_samples_per_s
+        behind = f" ({units.significant(wall)} of the wall)" if wall is not None else ""
+        told.append(f"{units.significant(rate.samples_per_s)} samples/s of training{behind}")
+    if rate.tokens_per_s is not None:
+        told.append(f"{units.significant(rate.tokens_per_s)} tokens/s")
+    if rate.steps_per_s is not None:
+        told.append(f"{units.significant(rate.steps_per_s)} steps/s")
+    return " · ".join(told)
+
+
+def _memory(memory: StepMemoryInfo) -> str:
+    held, peak = memory.allocated_bytes, memory.peak_bytes
+    if held is None or held.p50 is None:
+        return ""
+    words = {"BALANCED": "steady: "}
+    told = words.get(memory.diagnosis or "", f"{clean(memory.diagnosis).lower()}: " if memory.diagnosis else "")
+    told += f"{units.size(held.p50)} held"
+    most = peak.max if peak and peak.max is not None else held.max
+    if most is not None:
+        told += f", {units.size(most)} peak"
+    if memory.capacity_bytes:
+        told += f" of {units.size(memory.capacity_bytes)}"
+    return told + (" (process)" if memory.source == "rss" else "")
+
+
+def _also(report: Report) -> str:
+    run = report.run
+    told = []
+    if run.startup_s is not None:
+        told.append(f"startup {seconds(run.startup_s)}")
+    if run.warmup_steps:
+        took = f" ({seconds(run.warmup_s)})" if run.warmup_s is not None else ""
+        told.append(f"{plural(run.warmup_steps, 'warm-up step')}{took}")
+    events = _of_any_rank(report.events)
+    told += [_event(event) for event in events[:_MAX_EVENTS]]
+    if len(events) > _MAX_EVENTS:
+        told.append(f"{plural(len(events) - _MAX_EVENTS, 'further kind')} of events in the JSON")
+    if run.failed_steps and not any(event.kind == _FAILED for event in report.events):
+        told.append(plural(run.failed_steps, "failed step"))
+    if report.overhead is not None:
+        told.append(f"tracing {units.percent(report.overhead.pct / 100)}")
+    return " · ".join(told)
+
+
+def _of_any_rank(events: Sequence[EventInfo]) -> list[EventInfo]:
+    """Events that differ in their rank alone as one, that of the rank it cost most; the costliest first."""
+    found: dict[tuple[str, str], EventInfo] = {}
+    for event in events:
+        key = (event.kind, event.text)
+        if key not in found or _cost_ms(event) > _cost_ms(found[key]):
+            found[key] = event
+    return sorted(found.values(), key=_cost_ms, reverse=True)
+
+
+def _cost_ms(event: EventInfo) -> float:
+    return (event.ms or 0.0) * event.count
+
+
+def _event(event: EventInfo) -> str:
+    kind = clean(event.kind)
+    text = f" ({clean(event.text)})" if event.text else ""
+    if event.kind == _FAILED:
+        one = f"step {units.count(event.step)} failed{text}"
+        return one if event.count == 1 else f"{plural(event.count, _FAILED)}{text}"
+    took = "" if event.ms is None else f" of {total(event.ms)}"
+    if event.count == 1:
+        return f"{kind}{took} at step {units.count(event.step)}{text}"
+    return f"{units.count(event.count)} {kind}s{took}{text}"
+
+
+def _notes(report: Report) -> Iterator[str]:
+    cover = report.coverage
+    notes = [clean(note) for note in cover.notes]
+    for fault in cover.faults:
+        off = "; switched off" if fault.off else ""
+        error = f": {clean(fault.error)}" if fault.error else ""
+        notes.append(f"a fault of TraceML in {clean(fault.hook)}, {units.count(fault.count)} times{off}{error}")
+    yield from notes[:_MAX_NOTES]
+    if len(notes) > _MAX_NOTES:
+        yield f"{plural(len(notes) - _MAX_NOTES, 'further note')} in the JSON"

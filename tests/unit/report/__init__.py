@@ -1,0 +1,1 @@
+"""Holds report to what it promises."""

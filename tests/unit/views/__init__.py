@@ -1,0 +1,1 @@
+"""Holds views to what it promises."""
