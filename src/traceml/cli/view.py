@@ -1,0 +1,95 @@
+"""Shows a run: its card, or its summary as JSON."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from traceml import settings
+from traceml.errors import RunError
+from traceml.report.files import CARD_FILE, summary_text, write_summary
+from traceml.report.run import Run, open_run
+from traceml.views.text.card import card
+from traceml.wire.manifest import FILE as MANIFEST_FILE
+from traceml.wire.manifest import write_private
+
+if TYPE_CHECKING:
+    from traceml.cli.arguments import ViewArguments
+    from traceml.report.contract import Report
+
+
+def view(asked: ViewArguments) -> int:
+    """`traceml view`: the newest state of a run on stdout; a run whose processes are gone is recovered first.
+
+    Raises:
+        RunError: There is no such run, or nothing of it can be read.
+    """
+    chosen = settings.resolve(command_line=asked.options)
+    for complaint in chosen.complaints:
+        print(complaint, file=sys.stderr)
+    run = find_run(asked.run, Path(chosen.logs_dir))
+    report = finished_report(run)
+    text = summary_text(report) if asked.as_json else card_for(sys.stdout, report)
+    sys.stdout.write(text)
+    return 0
+
+
+def find_run(name: str, logs: Path) -> Run:
+    """The run that a path, or a name under the logs folder, means.
+
+    Raises:
+        RunError: `no-run` names the nearest run; or what `open_run` raises.
+    """
+    direct = Path(name).expanduser()
+    if direct.exists():
+        return open_run(direct)
+    if not direct.is_absolute() and (logs / direct).exists():
+        return open_run(logs / direct)
+    near = difflib.get_close_matches(direct.name, run_names(logs), n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "`traceml runs` lists what there is."
+    raise RunError(f"No run '{name}', neither as a path nor in '{logs}'; {hint}", slug="no-run")
+
+
+def run_names(logs: Path) -> list[str]:
+    """The names of the run folders under a logs folder; none where it cannot be read."""
+    try:
+        return sorted(path.parent.name for path in logs.glob(f"*/{MANIFEST_FILE}"))
+    except OSError:
+        return []
+
+
+def finished_report(run: Run) -> Report:
+    """The run's newest report; what a crash left in the rings is brought home first, and the summary written.
+
+    Raises:
+        RunError: What reading the run raises.
+    """
+    if run.has_summary or run.is_running:
+        return run.report()
+    from traceml.collect.recover import recover  # noqa: PLC0415  # psutil and locks, for the one run in many that needs it
+
+    is_recovered = recover(run.folder)
+    report = run.report()
+    if is_recovered and report.run.status != "running":
+        _keep(run, report)
+    return report
+
+
+def card_for(stream: TextIO, report: Report) -> str:
+    """The card as a stream can carry it: with plain bars where its encoding has no blocks."""
+    text = card(report)
+    try:
+        text.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return card(report, ascii_only=True)
+    return text
+
+
+def _keep(run: Run, report: Report) -> None:
+    try:
+        write_summary(run.folder, report)
+        write_private(run.folder / CARD_FILE, card(report))
+    except OSError as error:
+        print(f"traceml: the summary cannot be kept in '{run.folder}' ({error.strerror}).", file=sys.stderr)

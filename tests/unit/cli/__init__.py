@@ -1,0 +1,1 @@
+"""Holds cli to what it promises."""

@@ -1,0 +1,217 @@
+"""Holds `traceml`, `view`, `runs` and `--version` to their promises, on real run folders."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import traceml
+from tests.unit.report.store_fakes import COMPLETED, MANIFEST
+from tests.unit.report.test_open_run import run_folder, some_report
+from traceml.cli import version
+from traceml.cli.__main__ import main
+from traceml.report.files import write_summary
+from traceml.views.text.columns import width_of
+from traceml.wire.manifest import write_manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOOK = (
+    "import sys; from traceml.cli.__main__ import main; "
+    "code = main(sys.argv[1:]); print(sorted(sys.modules), file=sys.stderr); sys.exit(code)"
+)
+HEAVY = ("torch", "sqlite3", "psutil", "numpy", "importlib.metadata", "traceml.report", "traceml.api", "asyncio")
+
+
+def test_view_shows_the_card_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder(tmp_path / "vit")
+
+    assert main(["view", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("TraceML · vit-small · 40 steps in 20.0 s · 1 rank · completed")
+    assert "INPUT BOUND (critical)" in out
+    assert err == ""
+
+
+def test_view_finds_a_name_under_the_logs_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_folder(tmp_path / "vit")
+
+    assert main(["view", "vit", "--logs-dir", str(tmp_path)]) == 0
+    assert "INPUT BOUND" in capsys.readouterr().out
+
+
+def test_view_reads_a_summary_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", str(write_summary(tmp_path, some_report()))]) == 0
+    assert "INPUT BOUND" in capsys.readouterr().out
+
+
+def test_view_as_json_prints_the_summary_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", "--json", str(run_folder(tmp_path))]) == 0
+
+    assert json.loads(capsys.readouterr().out)["verdict"]["diagnosis"] == "INPUT_BOUND"
+
+
+def test_view_of_a_run_that_is_not_there_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_folder(tmp_path / "vit-small")
+
+    assert main(["view", "vit-smal", "--logs-dir", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "'vit-smal'" in err
+    assert "did you mean 'vit-small'?" in err
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 99, "run": {}}', "\x1b[31m", "nul\x00"])
+def test_view_of_any_other_file_is_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+
+    assert main(["view", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("traceml: ")
+    assert err.count("\n") == 1
+    assert "other.json" in err
+
+
+def test_a_mistake_names_the_command_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["veiw"]) == main(["run", "--moed=cli", "t.py"]) == 2
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "traceml: unknown command 'veiw'; did you mean view?"
+    assert second == "traceml: run: unknown option '--moed'; did you mean --mode?"
+
+
+def test_a_path_that_would_drive_the_terminal_is_shown_without_its_signs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", "\x1b]0;title\x07\nnew line"]) == 2
+
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+
+
+def test_view_tells_the_end_of_a_run_that_was_left_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["view", str(run_folder(tmp_path, end=None))]) == 0
+
+    assert "ended unseen after 40 steps" in capsys.readouterr().out
+
+
+def test_runs_lists_the_newest_first_and_says_why_one_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_folder(tmp_path / "older", manifest=replace(MANIFEST, created_at=MANIFEST.created_at - 3600))
+    killed = replace(COMPLETED, status="killed", ended_by="signal SIGKILL")
+    run_folder(tmp_path / "newer", end=killed)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "manifest.json").write_text("{")
+    (tmp_path / "not-a-run").mkdir()
+
+    assert main(["runs", "--logs-dir", str(tmp_path)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["name", "newer", "older", "broken"]
+    assert "killed" in lines[1]
+    assert "INPUT BOUND" in lines[1]
+    assert "damaged manifest.json" in lines[3]
+
+
+def test_runs_of_an_empty_folder_says_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "--logs-dir", str(tmp_path)]) == 0
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "traceml run train.py" in err
+
+
+def test_a_run_without_a_database_stands_in_the_list_with_its_trouble(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    write_manifest(tmp_path / "empty", MANIFEST)
+
+    assert main(["runs", "--logs-dir", str(tmp_path)]) == 0
+    assert "run.db" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["run", "--help"], ["view", "--help"], []])
+def test_help_and_version_import_nothing_heavy(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", LOOK, *words], capture_output=True, text=True, check=True)
+
+    loaded = done.stderr.splitlines()[-1]
+    assert not [name for name in HEAVY if f"'{name}'" in loaded]
+    assert "traceml" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("view --json {} | true", "141"), ("view {} 1>&-", "0"), ("runs | true", "0")]
+)
+def test_a_closed_stdout_is_quiet(tmp_path: Path, words: str, code: str) -> None:
+    folder = run_folder(tmp_path)
+    line = f'"{sys.executable}" -m traceml.cli {words.format(folder)}; echo "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert done.stdout.strip() == code
+    assert done.stderr in ("", "No runs in 'logs'. Start one: traceml run train.py\n")
+
+
+def test_ctrl_c_is_exit_code_130_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("traceml.cli.view.view", interrupted)
+
+    assert main(["view", "x"]) == 130
+
+
+def test_an_ascii_stdout_gets_the_plain_card(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    environ = {"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-m", "traceml.cli", "view", str(folder)], capture_output=True, check=True, env=environ
+    )
+
+    assert done.stdout.isascii()
+    assert b"####" in done.stdout
+
+
+def test_the_card_of_a_long_path_stays_in_its_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder(tmp_path / ("a" * 100) / ("b" * 100))
+
+    assert main(["view", str(folder)]) == 0
+    assert max(width_of(line) for line in capsys.readouterr().out.splitlines()) <= 80
+
+
+def distribution(folder: Path, name: str, *, owns: str) -> None:
+    info = folder / f"{name}.dist-info"
+    info.mkdir(parents=True)
+    (info / "RECORD").write_text(f"{owns},sha256=x,1\n{name}.dist-info/RECORD,,\n")
+
+
+def test_the_version_is_one_line_when_we_are_alone(tmp_path: Path) -> None:
+    distribution(tmp_path, f"traceml_ai-{traceml.__version__}", owns="traceml/__init__.py")
+    distribution(tmp_path, "traceml_helper-1.0", owns="traceml_helper/__init__.py")
+
+    assert version.version_text([str(tmp_path), "/nowhere"]).count("\n") == 0
+
+
+@pytest.mark.parametrize("name", ["traceml-1.1.0", "traceml_ai-0.5.0"])
+def test_a_second_distribution_that_owns_our_folder_is_named_with_the_repair(tmp_path: Path, name: str) -> None:
+    distribution(tmp_path, f"traceml_ai-{traceml.__version__}", owns="traceml/__init__.py")
+    distribution(tmp_path, name, owns="traceml/__init__.py")
+
+    line = version.second_owner([str(tmp_path)])
+
+    assert line is not None
+    assert name.replace("-", " ") in line
+    assert "pip uninstall" in line
+    assert "traceml-ai" in line
