@@ -79,11 +79,11 @@ def finished_report(run: Run) -> Report:
 
 def card_for(stream: TextIO, report: Report) -> str:
     """The card as a stream can carry it: with plain bars where its encoding has no blocks."""
-    text = card(report)
+    text = card(report, cwd=str(Path.cwd()))
     try:
         text.encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return card(report, ascii_only=True)
+        return card(report, ascii_only=True, cwd=str(Path.cwd()))
     return text
 
 

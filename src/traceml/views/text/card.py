@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Optional, Sequence
 
 from traceml.schema import phases, units
@@ -34,23 +35,24 @@ class _Bar(NamedTuple):
     pct: float
 
 
-def card(report: Report, *, width: int = WIDTH, ascii_only: bool = False) -> str:
+def card(report: Report, *, width: int = WIDTH, ascii_only: bool = False, cwd: str = "") -> str:
     """The card of a run.
 
     Args:
         report: A Report; nothing else is looked at.
         width: Columns, at least 60. No line is wider.
         ascii_only: For a stream whose encoding cannot carry the bars' blocks.
+        cwd: Paths below this folder are shown relative to it.
 
     Returns:
         Lines without escape sequences or control characters, a newline at the end.
     """
-    text = "\n".join(line.rstrip() for line in _lines(report, width, ascii_only=ascii_only)) + "\n"
+    text = "\n".join(line.rstrip() for line in _lines(report, width, ascii_only=ascii_only, cwd=cwd)) + "\n"
     return columns.to_ascii(text) if ascii_only else text
 
 
-def _lines(report: Report, width: int, *, ascii_only: bool) -> Iterator[str]:
-    yield _first_line(report, width)
+def _lines(report: Report, width: int, *, ascii_only: bool, cwd: str) -> Iterator[str]:
+    yield from _first_lines(report, width)
     yield ""
     yield from _hanging("", headline(report), width, indent=0, behind=2)
     for label, text in (
@@ -65,7 +67,7 @@ def _lines(report: Report, width: int, *, ascii_only: bool) -> Iterator[str]:
     if bars:
         yield from _draw(report, bars, width, ascii_only=ascii_only)
         yield ""
-    for label, text in _facts(report):
+    for label, text in _facts(report, cwd):
         yield from _hanging(f"{label:<{_LABEL}}", text, width, indent=_INDENT)
 
 
@@ -75,7 +77,7 @@ def _hanging(label: str, text: str, width: int, *, indent: int, behind: int = 0)
         yield " " * indent + (label if at == 0 else " " * (columns.width_of(label) + behind)) + line
 
 
-def _first_line(report: Report, width: int) -> str:
+def _first_lines(report: Report, width: int) -> Iterator[str]:
     run = report.run
     steps, took, ended = plural(run.steps, "step"), seconds(run.duration_s), ending(run)
     ranks = plural(run.world_size, "rank")
@@ -85,10 +87,12 @@ def _first_line(report: Report, width: int) -> str:
         said = [f"running: {steps} in {took}", ranks]
     else:
         said = [f"{steps} in {took}", ranks, clean(run.status)]
-    behind = " · ".join(said)
-    room = width - columns.width_of(f"TraceML ·  · {behind}")
-    name = columns.fit(clean(run.name), max(room, width // 4))
-    return columns.fit(f"TraceML · {name} · {behind}", width)
+    name, behind = f"TraceML · {clean(run.name)}", " · ".join(said)
+    if columns.width_of(f"{name} · {behind}") <= width:
+        yield f"{name} · {behind}"
+        return
+    yield columns.fit(name, width)
+    yield columns.fit(f"          {behind}", width)
 
 
 def _price(report: Report) -> str:
@@ -139,7 +143,7 @@ def _bars(report: Report) -> Iterator[_Bar]:
         else:
             folded_ms, folded_pct = folded_ms + info.mean_ms, folded_pct + info.pct
     if is_any and folded_ms:
-        yield _Bar("rest", folded_ms, folded_pct)
+        yield _Bar("other", folded_ms, folded_pct)
 
 
 def _label(phase: str) -> str:
@@ -149,8 +153,9 @@ def _label(phase: str) -> str:
 
 def _draw(report: Report, bars: list[_Bar], width: int, *, ascii_only: bool) -> Iterator[str]:
     period = report.step_time.period_ms
-    times = [millis(bar.ms) for bar in bars]
-    step = millis(period.mean) if period.mean is not None else ""
+    longest = period.mean or max(bar.ms for bar in bars)
+    times = [_aligned(bar.ms, longest) for bar in bars]
+    step = _aligned(period.mean, longest) if period.mean is not None else ""
     label_width = max(_LABEL, *(columns.width_of(bar.label) + 2 for bar in bars))
     time_width = max(len(text) for text in (*times, step))
     left = _INDENT + label_width + time_width + 2 + len("100 %") + 2
@@ -162,6 +167,13 @@ def _draw(report: Report, bars: list[_Bar], width: int, *, ascii_only: bool) -> 
     for line in _joined(_spread(report), width - len(row)):
         yield row + line
         row = " " * len(row)
+
+
+def _aligned(ms: float, longest_ms: float) -> str:
+    """A time in the unit and with the decimals that give the longest one three digits, so that points stand in line."""
+    unit, size = ("s", 1000.0) if longest_ms >= _MS_UNTIL else ("ms", 1.0)
+    decimals = max(0, 2 - math.floor(math.log10(longest_ms / size))) if longest_ms > 0 else 0
+    return f"{ms / size:,.{decimals}f} {unit}"
 
 
 def _block(cells: float, *, ascii_only: bool) -> str:
@@ -190,7 +202,7 @@ def _spread(report: Report) -> list[str]:
     return [f"{name} {say(value)}" for name, value in known if value is not None]
 
 
-def _facts(report: Report) -> Iterator[tuple[str, str]]:
+def _facts(report: Report, cwd: str) -> Iterator[tuple[str, str]]:
     yield from (("besides", text) for text in _besides(report))
     for label, text in (
         ("now", _now(report)),
@@ -204,6 +216,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield from (("note", note) for note in _notes(report))
     if report.run.folder:
         folder = clean(report.run.folder.rstrip("/"))
+        if cwd and folder.startswith(cwd.rstrip("/") + "/"):
+            folder = folder[len(cwd.rstrip("/")) + 1 :]
         yield ("folder", folder) if report.run.status == "running" else ("files", f"{folder}/final_summary.json")
 
 
