@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -32,6 +33,7 @@ class _Run:
 
 _run: Optional[_Run] = None
 _num_runs = 0
+_base_name = ""  # of the process's first run
 _is_registered = False
 
 
@@ -91,7 +93,7 @@ def _why_not(settings: Settings) -> Optional[str]:
 
 
 def _begin(settings: Settings, arguments: Any) -> _Run:
-    global _num_runs, _is_registered  # noqa: PLW0603
+    global _num_runs, _is_registered, _base_name  # noqa: PLW0603
     import torch  # noqa: F401, PLC0415  # the script is about to train with it
 
     from traceml.recorder.session import Session  # noqa: PLC0415  # not before it is needed
@@ -104,8 +106,9 @@ def _begin(settings: Settings, arguments: Any) -> _Run:
         from traceml.launch.place import prepare_run  # noqa: PLC0415
 
         for line in settings.complaints:
-            say(line.removeprefix("TraceML: ") if hasattr(line, "removeprefix") else line)
-        place = prepare_run(settings, script=_script(), arguments=sys.argv[1:], started_by="init")
+            say(line.removeprefix("TraceML: "))
+        chosen = settings if _run is None else _next_trial(settings, _run.folder)
+        place = prepare_run(chosen, script=_script(), arguments=sys.argv[1:], started_by="init")
         folder, manifest = place.folder, place.manifest
     session = Session(
         Path(manifest.ring_dir),
@@ -114,6 +117,7 @@ def _begin(settings: Settings, arguments: Any) -> _Run:
         first=not _num_runs,
     )
     _num_runs += 1
+    _base_name = _base_name or folder.name
     if not given:
         from traceml.launch.collector import start_collector  # noqa: PLC0415
 
@@ -123,6 +127,14 @@ def _begin(settings: Settings, arguments: Any) -> _Run:
         _is_registered = True
         atexit.register(_at_exit)
     return _Run(session, folder, Path(manifest.ring_dir), owns_collector=not given, arguments=arguments)
+
+
+def _next_trial(settings: Settings, before: Path) -> Settings:
+    """A second run in one process stands beside the first: `<name>-2`."""
+    base, number = (_base_name or before.name), _num_runs + 1
+    while (before.parent / f"{base}-{number}").exists():
+        number += 1
+    return replace(settings, logs_dir=str(before.parent), run_name=f"{base}-{number}")
 
 
 def _script() -> str:

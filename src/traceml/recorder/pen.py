@@ -12,13 +12,13 @@ import sys
 import time
 from threading import get_ident
 from types import CodeType
-from typing import Callable, Final, Optional
+from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.guard import Guard, say
 from traceml.schema.phases import MAX_REGIONS
 from traceml.schema.records import RegionName
 from traceml.wire import edges
-from traceml.wire.ring import PUBLISHED, RingWriter
+from traceml.wire.ring import PUBLISHED, SEAL_EDGES, RingWriter
 
 NEVER: Final = float("inf")
 
@@ -33,8 +33,9 @@ class Pen:
         "busy",
         "clock",
         "codes",
-        "depth",
+        "forward_class",
         "guard",
+        "house_due",
         "in_step",
         "is_late",
         "iterator",
@@ -49,7 +50,6 @@ class Pen:
         "read_memory",
         "regions",
         "ring",
-        "sealed",
         "skipped",
         "stamps",
         "stop",
@@ -62,7 +62,9 @@ class Pen:
         self.clock = time.perf_counter
         self.owner: Optional[int] = get_ident()
         self.in_step = self.busy = False
-        self.depth = self.num_steps = self.num_failures = self.sealed = self.iterator = 0
+        self.num_steps = self.num_failures = self.iterator = 0
+        self.house_due = SEAL_EDGES  # the edge from which on keep_house is called
+        self.forward_class: Any = None
         self.look: Optional[Callable[[object], None]] = None  # looks into batches of the current iterator
         self.guard = Guard(ring.send)
         self.regions: dict[str, int] = {}
@@ -108,14 +110,15 @@ class Pen:
 
     def keep_house(self) -> None:
         """Every few steps, right behind a step's end: numbers it, seals whole blocks, looks for late modules."""
-        self.sealed = self.publish()
-        self.ring.seal(self.sealed)
+        end = self.publish()
+        self.ring.seal(end)
+        self.house_due = end + SEAL_EDGES
         for look in self.late_looks:
             look()
 
     def adopt(self) -> bool:
         """The calling thread starts a step: its edges count from now on, unless another thread is inside a step."""
-        if self.owner is None or self.depth:
+        if self.owner is None or self.in_step:
             return False
         self.owner = get_ident()
         return True

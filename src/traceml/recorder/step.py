@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Final, Optional
+from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.guard import say
-from traceml.recorder.hooks.forward import SLOT, Forward, attach
+from traceml.recorder.hooks.forward import SLOT, attach
 from traceml.recorder.pen import Pen
 from traceml.schema.records import StepFailure
 from traceml.wire import edges
-from traceml.wire.ring import PUBLISHED, SEAL_EDGES
+from traceml.wire.ring import PUBLISHED
 
 _STEP_END: Final = edges.STEP_END
 _STEP_FAILED: Final = edges.STEP_FAILED
 _STEP_BEGIN: Final = edges.STEP_BEGIN
-_NOTHING: Final[dict[str, Any]] = {}
 _MAX_FAILURES: Final = 100  # whose exception is named; all are counted
 
 #: The pen of the open session; None: calls do nothing.
@@ -29,13 +28,9 @@ def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
     """Makes `pen` the one that trace_step, region and count write with; None switches them off."""
     global current, reason  # a global read is the cheapest a step can do
     current, reason = pen, why_not
-
-
-def _say_why() -> None:
-    global reason  # said once
-    if reason is not None:
-        line, reason = reason, None
-        say(line)
+    enter, leave = (_inert_enter, _inert_leave) if pen is None else (_make_enter(pen), _make_leave(pen))
+    # Closures over one session's names cost two thirds of the same with attributes.
+    trace_step.__enter__, trace_step.__exit__ = enter, leave  # type: ignore[method-assign]
 
 
 class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_step(model):`
@@ -52,63 +47,83 @@ class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_ste
 
     def __init__(self, *models: Any, step: Optional[int] = None) -> None:
         self._models, self._step = models, step
-        self._pen: Optional[Pen] = None
+        self._pen: Optional[Pen] = None  # set while this is the outermost step
 
     def __enter__(self) -> trace_step:
-        pen = current
-        if pen is None:
-            if reason is not None:
-                _say_why()
-            return self
+        return _inert_enter(self)
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        """Ends the step; an exception goes on as it came."""
+
+
+def _inert_enter(step: trace_step) -> trace_step:
+    global reason  # said once
+    if reason is not None:
+        line, reason = reason, None
+        say(line)
+    return step
+
+
+def _inert_leave(_step: trace_step, _kind: Any, _error: Any, _trace: Any) -> None:
+    """No session: nothing ends."""
+
+
+def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
+    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    forward_class, nothing = pen.forward_class, dict[str, Any]()
+
+    def enter(self: trace_step) -> trace_step:
         try:
-            if get_ident() != pen.owner and not pen.adopt():
-                return self
-            self._pen = pen
-            pen.depth += 1
             for model in self._models:
-                if getattr(model, "__dict__", _NOTHING).get(SLOT).__class__ is not Forward:
-                    attach(pen, model)
-            if pen.depth > 1:
-                return self
+                if getattr(model, "__dict__", nothing).get(SLOT).__class__ is not forward_class:
+                    attach(pen, model)  # new, or its slot was taken by a Module.compile() since
+            if pen.in_step or (get_ident() != pen.owner and not pen.adopt()):
+                return self  # nested, or another thread while a step is open: one step is one step
             if pen.is_late:
                 pen.look_late()
             if self._step is not None:
                 pen.value(edges.USER_STEP, self._step)
-            k = pen.nxt() & pen.mask
-            pen.codes[k] = _STEP_BEGIN
-            pen.stamps[k] = pen.clock()
+            self._pen = pen
+            k = nxt() & mask
+            codes[k] = _STEP_BEGIN
+            stamps[k] = clock()
             pen.in_step = True
         except Exception as error:  # noqa: BLE001  # guard
             pen.guard.fault("step", error)
         return self
 
-    def __exit__(
-        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        pen = self._pen
-        if pen is None:
+    return enter
+
+
+def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
+    nxt, mask, codes, stamps, clock, header = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.ring.header
+
+    def leave(self: trace_step, kind: Any, _error: Any, _trace: Any) -> None:
+        if self._pen is not pen:
             return
+        self._pen = None
         try:
-            pen.depth -= 1
-            if pen.depth:
-                return
             pen.in_step = pen.busy = False
-            j = pen.nxt()
-            k = j & pen.mask
-            pen.codes[k] = _STEP_END if kind is None else _STEP_FAILED
-            now = pen.stamps[k] = pen.clock()
-            pen.ring.header[PUBLISHED] = j + 1
-            pen.num_steps += 1
-            if j - pen.sealed >= SEAL_EDGES:
+            j = nxt()
+            k = j & mask
+            codes[k] = _STEP_END if kind is None else _STEP_FAILED
+            now = stamps[k] = clock()
+            header[PUBLISHED] = j + 1
+            pen.num_steps = num_steps = pen.num_steps + 1
+            if j >= pen.house_due:
                 pen.keep_house()
             if now >= pen.memory_due:
                 pen.read_memory(now)
             if kind is not None:
                 _name_failure(pen, kind)
-            if pen.num_steps == pen.stop_at:
+            if num_steps == pen.stop_at:
                 pen.stop()
-        except Exception as fault:  # noqa: BLE001  # guard
-            pen.guard.fault("step", fault)
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault("step", error)
+
+    return leave
 
 
 def _name_failure(pen: Pen, kind: type[BaseException]) -> None:

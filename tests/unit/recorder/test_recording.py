@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
 from traceml.recorder import memory  # noqa: E402
+from traceml.recorder.hooks import forward  # noqa: E402
 from traceml.recorder.hooks.forward import SLOT  # noqa: E402
 from traceml.recorder.step import count, region, trace_step  # noqa: E402
 from traceml.schema.records import Fault, MemoryReading, RankEnd, RegionName  # noqa: E402
@@ -301,6 +302,7 @@ def test_a_fault_in_a_hook_is_counted_and_the_third_takes_it_off(
 
     bare = train(*parts(num_batches=8))
     recording.session.pen.codes = Broken()  # type: ignore[assignment]
+    forward.install(recording.session.pen)  # the hook closes over the column it writes
 
     losses = train(*parts(num_batches=8))
     steps = recording.steps()
@@ -368,5 +370,5 @@ def test_a_long_recording_seals_and_numbers_its_steps(recording: Recording) -> N
     steps = recording.steps()
 
     assert [step.step for step in steps] == list(range(1, 3001))
-    assert recording.session.pen.sealed > 5000
+    assert recording.session.pen.house_due > 5000
     assert recording.session.pen.ring.path.stat().st_size < 6 << 20

@@ -23,51 +23,16 @@ _CLOSE: Final = edges.CLOSE
 
 
 class Forward:
-    """What stands in a traced model's slot. Copies and pickles of it are None: nothing of ours travels."""
+    """What stands in a traced model's slot. Copies and pickles of it are None: nothing of ours travels.
 
-    __slots__ = ("__weakref__", "_call", "_grad_mode", "_model", "_pen")
+    A session's own subclass has the `__call__`.
+    """
 
-    def __init__(self, pen: Pen, model: Any, call: Any, grad_mode: Callable[[], bool]) -> None:
-        self._pen, self._model = pen, weakref.ref(model)
-        self._call = call  # what stood in the slot before: the user's own compiled call, or None
-        self._grad_mode = grad_mode
+    __slots__ = ("__weakref__", "call", "model")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls what would have been called without us, between two edges."""
-        call = self._call
-        if call is None:
-            model = self._model()
-            call = type(model)._call_impl.__get__(model)  # type: ignore[union-attr]  # noqa: SLF001  # as Module.__call__
-        pen = self._pen
-        if get_ident() != pen.owner or pen.busy:
-            return call(*args, **kwargs)
-        try:
-            if pen.in_step:
-                code = _FORWARD if self._grad_mode() else _NO_GRAD
-            elif self._grad_mode():
-                return call(*args, **kwargs)
-            else:
-                code = _EVAL
-            k = pen.nxt() & pen.mask
-            pen.codes[k] = code
-            pen.stamps[k] = pen.clock()
-            pen.busy = True
-        except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(HOOK, error)
-            return call(*args, **kwargs)
-        try:
-            return call(*args, **kwargs)
-        except BaseException:
-            pen.raised()
-            raise
-        finally:
-            pen.busy = False
-            try:
-                k = pen.nxt() & pen.mask
-                pen.codes[k] = code + _CLOSE
-                pen.stamps[k] = pen.clock()
-            except Exception as error:  # noqa: BLE001  # guard
-                pen.guard.fault(HOOK, error)
+    def __init__(self, model: Any, call: Any) -> None:
+        self.model = weakref.ref(model)
+        self.call = call  # what stood in the slot before: the user's own compiled call, or None
 
     def __copy__(self) -> None:
         return None
@@ -77,6 +42,51 @@ class Forward:
 
     def __reduce__(self) -> Any:
         return type(None), ()
+
+
+def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Forward]:
+    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+
+    class SessionForward(Forward):
+        __slots__ = ()
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """Calls what would have been called without us, between two edges."""
+            call = self.call
+            if call is None:
+                model: Any = self.model()
+                call = type(model)._call_impl.__get__(model)  # noqa: SLF001  # as Module.__call__ does
+            if pen.busy or get_ident() != pen.owner:
+                return call(*args, **kwargs)
+            try:
+                if pen.in_step:
+                    code = _FORWARD if grad_mode() else _NO_GRAD
+                elif grad_mode():
+                    return call(*args, **kwargs)
+                else:
+                    code = _EVAL
+                k = nxt() & mask
+                codes[k] = code
+                stamps[k] = clock()
+                pen.busy = True
+            except Exception as error:  # noqa: BLE001  # guard
+                pen.guard.fault(HOOK, error)
+                return call(*args, **kwargs)
+            try:
+                return call(*args, **kwargs)
+            except BaseException:
+                pen.raised()
+                raise
+            finally:
+                pen.busy = False
+                try:
+                    k = nxt() & mask
+                    codes[k] = code + _CLOSE
+                    stamps[k] = clock()
+                except Exception as error:  # noqa: BLE001  # guard
+                    pen.guard.fault(HOOK, error)
+
+    return SessionForward
 
 
 class Attached:
@@ -98,7 +108,7 @@ _attached = Attached()
 
 
 def _put_back(model: Any, ours: Forward) -> None:
-    before = ours._call  # noqa: SLF001  # of the same file
+    before = ours.call
     if before is None:
         del model.__dict__[SLOT]
     else:
@@ -114,7 +124,8 @@ def install(pen: Pen) -> str:
     ignored = getattr(recursive, "ignored_attributes", None)
     if ignored is not None and SLOT not in ignored:
         ignored.append(SLOT)  # torch.jit.script of a traced model would fail on the unknown attribute
-    pen.skip(Forward.__call__)
+    pen.forward_class = _make_class(pen, torch.is_grad_enabled)
+    pen.skip(pen.forward_class.__call__)
     pen.guard.register(HOOK, _attached.remove)
     return ""
 
@@ -128,8 +139,8 @@ def attach(pen: Pen, model: Any) -> None:
         return  # compiled to TorchScript: its call does not pass the slot
     for module in (model, *_wrapped(model)):
         found = module.__dict__.get(SLOT)
-        if not isinstance(found, Forward):
-            module.__dict__[SLOT] = Forward(pen, module, found, torch.is_grad_enabled)
+        if type(found) is not pen.forward_class:
+            module.__dict__[SLOT] = pen.forward_class(module, found.call if isinstance(found, Forward) else found)
             _attached.models.add(module)
 
 
