@@ -1,0 +1,189 @@
+"""Is the collector process of a run: collects, answers the ranks, writes the summary, and is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Iterator, Optional, Sequence
+
+from traceml.collect.collector import Callbacks, Collector
+from traceml.collect.devices import Nvml
+from traceml.collect.keeping import Keeping
+from traceml.collect.launcher import Launcher
+from traceml.collect.lock import take_lock
+from traceml.collect.recover import NODE_FILE, max_bytes, orphans, recover
+from traceml.collect.sampling import Sampling
+from traceml.errors import RunError
+from traceml.launch.place import ring_roots
+from traceml.report.build import build_report
+from traceml.report.files import CARD_FILE, write_summary
+from traceml.report.flat import flat_summary
+from traceml.report.run import open_run
+from traceml.schema.struct import to_plain
+from traceml.store.reader import StoreReader
+from traceml.views.text.card import card
+from traceml.views.text.line import progress_line, verdict_line
+from traceml.wire.manifest import read_manifest, write_private
+
+if TYPE_CHECKING:
+    from traceml.report.contract import Report
+    from traceml.schema.records import Manifest
+
+_MISUSE: Final = 2
+_PATIENCE_S: Final = 0.8  # for a rank that waits for the summary at its exit
+_NAME: Final = "TraceML: "
+_LINE_COLUMNS: Final = 160  # of the one line that plain python gets: a whole sentence
+_IGNORED: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2", "SIGQUIT")
+
+
+def main(argv: Sequence[str]) -> int:
+    """`python -m traceml.cli.node --run FOLDER`: collects the run until it is over.
+
+    stdin is a pipe from the launcher, or anything else when there is none. Signals that end a job are ignored: the
+    summary is written when the ranks have ended, however they ended.
+
+    Returns:
+        0 when the summary is written, or another collector has this run; 2 for a wrong command line.
+    """
+    if len(argv) != 2 or argv[0] != "--run":  # noqa: PLR2004  # an option and its value
+        print("Usage: python -m traceml.cli.node --run FOLDER", file=sys.stderr)
+        return _MISUSE
+    for name in _IGNORED:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    folder = Path(argv[1])
+    manifest = read_manifest(folder)
+    lock = take_lock(Path(manifest.ring_dir))
+    if lock is None:
+        return 0
+    try:
+        _Node(folder, manifest).work()
+    finally:
+        os.close(lock)
+    return 0
+
+
+class _Node:
+    """The composition: a collector, its database, and the reports that are made of it."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._folder, self._manifest = folder, manifest
+        self._ring_dir = Path(manifest.ring_dir)
+        self._notes: list[str] = []
+        self._orphans: Optional[Iterator[Path]] = None
+        self._verdict: Optional[str] = None
+        self._launcher = Launcher(_pipe())
+        self._collector: Collector
+        self._tell("running", folder)
+        self._keeping = Keeping(folder, manifest, max_bytes=max_bytes(manifest), noted=self._note)
+        self._tell("running", self._keeping.folder)
+
+    def work(self) -> None:
+        launcher, sampling = self._launcher, Sampling(Nvml(os.environ))
+        callbacks = Callbacks(self._answer, self._note, line=self._line, is_quiet=self._summarize, spare=self._spare)
+        self._collector = Collector(self._manifest, self._keeping, launcher, sampling=sampling, callbacks=callbacks)
+        self._collector.run()
+        self._summarize(is_running=False)
+        for path in self._ring_dir.glob("*.ring"):
+            path.unlink()
+        self._tell("done", self._keeping.folder)
+        # Whoever waits for us still reads what is in the folder. The launcher removes it, and so does a rank that
+        # trains on after its shutdown(). One that is about to exit looks every 10 ms, and may take seconds to be gone.
+        if not launcher.is_there and (self._collector.ranks_leave(_PATIENCE_S) or self._collector.ranks_exit):
+            shutil.rmtree(self._ring_dir, ignore_errors=True)
+
+    def _report(self, *, is_running: bool) -> Report:
+        reader = StoreReader(self._keeping.database)
+        try:
+            return build_report(
+                reader,
+                self._manifest,
+                now_wall=time.time(),
+                now_ns=time.perf_counter_ns(),
+                is_running=is_running,
+                folder=str(self._keeping.folder),
+                notes=tuple(self._notes),
+            )
+        finally:
+            reader.close()
+
+    def _answer(self, pid: int) -> None:
+        self._write_answer(pid, self._report(is_running=True))
+
+    def _line(self) -> None:
+        """For the launcher, which holds the other end of our stdout."""
+        text = progress_line(self._report(is_running=True)) + "\n"
+        with suppress(OSError):  # it has just died
+            os.write(1, text.encode())
+
+    def _write_answer(self, pid: int, report: Report) -> None:
+        """For `final_summary()` and `summary()` in the rank's process."""
+        text = json.dumps({"report": to_plain(report), "summary": flat_summary(report)})
+        try:
+            write_private(self._ring_dir / f"report-{pid}.json", text)
+        except OSError as error:
+            self._note(f"A report that the script asked for could not be written ({error.strerror}).")
+
+    def _summarize(self, *, is_running: bool = True) -> None:
+        """Writes summary and card beside the database, and into the run folder where that is another and takes it."""
+        report = self._report(is_running=is_running)
+        self._verdict = verdict_line(report, width=_LINE_COLUMNS)[len(_NAME) :]
+        if self._keeping.folder != self._folder:
+            with suppress(OSError):  # the full or read-only folder, if it takes that much; the note names the other
+                _write_files(self._folder, report)
+        try:
+            _write_files(self._keeping.folder, report)
+        except OSError as error:
+            self._note(f"The summary could not be written in '{self._keeping.folder}' ({error.strerror}).")
+        for pid in self._collector.pids:
+            self._write_answer(pid, report)
+
+    def _spare(self) -> None:
+        """Brings one orphaned run home, whose every process was killed at once."""
+        if self._orphans is None:
+            self._orphans = orphans(ring_roots())
+        folder = next(self._orphans, None)
+        if folder is None:
+            return
+        try:
+            if recover(folder):
+                _write_files(folder, open_run(folder).report())
+        except (RunError, OSError) as error:
+            print(f"cannot recover '{folder}': {error}", file=sys.stderr)
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        keeping = getattr(self, "_keeping", None)
+        self._tell("running", self._folder if keeping is None else keeping.folder)
+
+    def _tell(self, state: str, folder: Path) -> None:
+        told = {
+            "pid": os.getpid(),
+            "state": state,
+            "folder": str(folder),
+            "notes": self._notes,
+            "verdict": self._verdict,
+        }
+        with suppress(OSError):  # somebody removed the ring folder: there is nobody left to tell
+            write_private(self._ring_dir / NODE_FILE, json.dumps(told) + "\n")
+
+
+def _write_files(folder: Path, report: Report) -> None:
+    write_summary(folder, report)
+    write_private(folder / CARD_FILE, card(report))
+
+
+def _pipe() -> Optional[int]:
+    """The launcher's pipe on stdin; None when stdin is something else (plain python gives /dev/null)."""
+    return 0 if stat.S_ISFIFO(os.fstat(0).st_mode) else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,130 @@
+"""Runs a training script under TraceML: makes the run, starts script and collector, shows the card."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Mapping
+
+from traceml import settings
+from traceml.cli.arguments import refuse_unbuilt
+from traceml.launch.collector import Keeper, read_node
+from traceml.launch.place import Place, prepare_run
+from traceml.launch.script import Job, command_of, run_script
+
+if TYPE_CHECKING:
+    from traceml.cli.arguments import RunArguments
+    from traceml.launch.script import Outcome
+    from traceml.settings import Settings
+
+_LINE_S: Final = 60.0  # between two plain lines, unless --interval says otherwise
+_CARD_FILE: Final = "final_summary.txt"
+
+
+def run(arguments: RunArguments) -> int:
+    """`traceml run`: the script's own exit code, 128+n after signal n; Ctrl-C ends us by SIGINT, as it did the script.
+
+    Our words go to stderr, all of them; stdout is the script's, byte for byte.
+
+    Raises:
+        SettingsError: A setting cannot be used.
+        UsageError: `no-script`, `not-built`.
+        RunError: `run-exists`, `no-place`.
+    """
+    chosen = settings.resolve(command_line=arguments.options)
+    for complaint in chosen.complaints:
+        _say(complaint)
+    refuse_unbuilt(chosen.mode)
+    target = arguments.target
+    command = command_of(arguments.kind, target, arguments.script_args, python=sys.executable)
+    if chosen.disabled:
+        os.execve(command[0], command, {**os.environ, "TRACEML_DISABLED": "1"})  # noqa: S606  # bare: nothing of ours stays
+    place = prepare_run(chosen, script=target, arguments=arguments.script_args, started_by="traceml run")
+    for note in place.notes:
+        _say(note)
+    outcome = _run_job(chosen, place, command)
+    if outcome.signal == signal.SIGINT:
+        _die_of_interrupt()
+    return outcome.code
+
+
+def choose_face(chosen: Settings, environ: Mapping[str, str]) -> str:
+    """`cli` or `summary`: as asked, else `cli` where a person watches.
+
+    That is: stdin and stdout are terminals, TERM is not dumb, CI is not set, and we are in the foreground.
+    """
+    if chosen.mode != "auto":
+        return chosen.mode
+    watched = _is_terminal(0) and _is_terminal(1) and _is_foreground()
+    plain = environ.get("TERM", "dumb") in ("dumb", "") or bool(environ.get("CI"))
+    return "cli" if watched and not plain else "summary"
+
+
+def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
+    keeper = Keeper(place.folder)
+    log = place.folder / "rank-0.log" if chosen.save_output else None
+    environ = {**os.environ, settings.RUN_VARIABLE: str(place.folder)}
+    is_live = choose_face(chosen, os.environ) == "cli"
+    interval_s = chosen.interval if "interval" in chosen.sources else _LINE_S
+    outcome = run_script(Job(command, environ, log), keeper, show=_show, interval_s=interval_s if is_live else None)
+    _show_end(place, keeper, outcome.notes)
+    return outcome
+
+
+def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...]) -> None:
+    """The card, the notes, and the ring folder's removal: we are the last who needs it."""
+    ring_dir = Path(place.manifest.ring_dir)
+    node = read_node(ring_dir)
+    folder = node.folder or place.folder
+    for note in filter(None, (*notes, keeper.note)):
+        _say(note)
+    try:
+        card = (folder / _CARD_FILE).read_text(encoding="utf-8")
+    except OSError:
+        for note in node.notes:  # those the card would have told
+            _say(f"TraceML: {note}")
+        _say(f"TraceML: no summary yet; `traceml view {folder}` shows it.")
+        return  # the collector, if it lives, still works there
+    sys.stderr.write("\n" + _encodable(card))
+    sys.stderr.flush()
+    shutil.rmtree(ring_dir, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(_encodable(text) + "\n")
+    sys.stderr.flush()
+
+
+def _show(lines: str) -> None:
+    sys.stderr.write(_encodable(lines))
+    sys.stderr.flush()
+
+
+def _encodable(text: str) -> str:
+    encoding = sys.stderr.encoding or "ascii"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def _is_terminal(fd: int) -> bool:
+    try:
+        return os.isatty(fd)
+    except OSError:
+        return False
+
+
+def _is_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _die_of_interrupt() -> None:
+    """Ends us by SIGINT: only then does a shell's loop stop, too. Returns where SIGINT is ignored."""
+    sys.stderr.flush()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)

@@ -1,0 +1,70 @@
+"""Says how a run ended, from what its launcher and its ranks could tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Optional, Sequence
+
+from traceml.schema.records import RankEnd, RunEnd
+
+_TOGETHER_NS: Final = 3_000_000_000  # a launcher and ranks that vanish within 3 s were ended by the same hand
+_GOOD: Final = ("end", "shutdown", "trace-max-steps")
+
+
+@dataclass(frozen=True)
+class ScriptExit:
+    """What the launcher saw: the code for the shell, and the name of the signal that ended the script."""
+
+    code: int
+    signal: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Departure:
+    """What is known of the end: the launcher's word, its own end, and one goodbye a rank (None: it gave none)."""
+
+    exit: Optional[ScriptExit]
+    ends: Sequence[Optional[RankEnd]]
+    ended_ns: int
+    ended_at: float
+    launcher_gone_ns: Optional[int] = None  # it vanished without a word
+
+
+def run_end(departure: Departure) -> RunEnd:
+    """How the run ended. What nobody saw is `unknown`, never guessed."""
+    status, ended_by = _told(departure) if departure.exit is not None else _guessed(departure)
+    exception = next((end.exception for end in departure.ends if end is not None and end.exception), "")
+    return RunEnd(
+        status=status,
+        ended_by=ended_by,
+        exit_code=None if departure.exit is None else departure.exit.code,
+        ended_ns=departure.ended_ns,
+        ended_at=departure.ended_at,
+        exception=exception if status != "completed" else "",
+    )
+
+
+def _told(departure: Departure) -> tuple[str, str]:
+    assert departure.exit is not None
+    hows = [None if end is None else end.how for end in departure.ends]
+    if departure.exit.signal is not None:
+        return "killed", f"signal {departure.exit.signal}"
+    if "exception" in hows and departure.exit.code != 0:
+        return "failed", "exception"
+    if departure.exit.code != 0:
+        return "failed", "exit"
+    # os._exit(0) says no goodbye.
+    return "completed", "end" if all(how is not None for how in hows) else "exit"
+
+
+def _guessed(departure: Departure) -> tuple[str, str]:
+    """Nobody saw the exit code: plain python, or a launcher that was killed."""
+    hows = [None if end is None else end.how for end in departure.ends]
+    if "exception" in hows:
+        return "failed", "exception"
+    if hows and all(how in _GOOD for how in hows):
+        return "completed", "end"
+    gone_ns = departure.launcher_gone_ns
+    if gone_ns is not None and abs(departure.ended_ns - gone_ns) <= _TOGETHER_NS:
+        return "killed", "launcher"
+    return "unknown", "unknown"

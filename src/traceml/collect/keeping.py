@@ -1,0 +1,127 @@
+"""Keeps what was collected, and finds another place when the disk is full or cannot be written."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Final
+
+from traceml.store.opening import StoreFull
+from traceml.store.writer import StoreWriter
+from traceml.wire.manifest import write_manifest
+
+if TYPE_CHECKING:
+    from traceml.collect.tail import Portion
+    from traceml.schema.records import Manifest, RunEnd
+
+DATABASE: Final = Path("node-0") / "run.db"
+_RETRY_S: Final = 5.0
+
+
+class Keeping:
+    """The run's database. A full or read-only disk moves it once into a private temporary folder, and a note says so.
+
+    Args:
+        folder: The run folder.
+        manifest: Goes with the database, so that the new place is a run folder, too.
+        max_bytes: The database's cap.
+        noted: Called with each new note, after a move.
+
+    Raises:
+        RunError: There is a database already, and it is not ours, too new or damaged; or no place has room.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, *, max_bytes: int, noted: Callable[[str], None]) -> None:
+        self.folder = folder
+        self._manifest, self._noted = manifest, noted
+        self._has_moved = False
+        self._num_dropped = 0
+        self._retry_at = 0.0
+        try:
+            self._store = StoreWriter(folder / DATABASE, max_bytes=max_bytes)
+        except StoreFull as error:
+            self.folder = self._elsewhere()
+            self._store = StoreWriter(self.folder / DATABASE, max_bytes=max_bytes)
+            self._tell_move(folder, error)
+
+    @property
+    def database(self) -> Path:
+        """Where the database is now."""
+        return self.folder / DATABASE
+
+    def cursors(self) -> dict[str, str]:
+        """Where an earlier collector of this run stopped reading."""
+        return self._store.cursors()
+
+    def put(self, portion: Portion, **more: Any) -> None:
+        """Stores a portion of a ring with its cursors, in one transaction."""
+        taken = portion.taken
+        self.append(
+            steps=taken.steps,
+            segments=taken.segments,
+            events=taken.events,
+            memory=(*portion.memory, *more.pop("memory", ())),
+            cursors=portion.cursors,
+            **more,
+        )
+
+    def append(self, **records: Any) -> None:
+        """Stores records, here or elsewhere; what no disk takes is counted and told, never dropped in silence."""
+        if time.monotonic() < self._retry_at:
+            self._drop(records)
+            return
+        try:
+            self._append(records)
+        except StoreFull:
+            self._retry_at = time.monotonic() + _RETRY_S
+            self._drop(records)
+
+    def put_end(self, end: RunEnd) -> None:
+        """Stores how the run ended.
+
+        Raises:
+            StoreFull: No disk takes it.
+        """
+        try:
+            self._store.put_end(end)
+        except StoreFull as error:
+            self._move(error)
+            self._store.put_end(end)
+
+    def close(self) -> None:
+        """Leaves one plain file."""
+        if self._num_dropped:
+            self._noted(f"{self._num_dropped} steps were not kept: no disk had room for them.")
+        self._store.close()
+
+    def _append(self, records: dict[str, Any]) -> None:
+        try:
+            self._store.append(**records)
+        except StoreFull as error:
+            self._move(error)
+            self._store.append(**records)
+
+    def _move(self, error: StoreFull) -> None:
+        """Goes on elsewhere, once: a second full disk is the error's to tell."""
+        if self._has_moved:
+            raise error
+        self._has_moved = True
+        before, folder = self.folder, self._elsewhere()
+        self._store.move_to(folder / DATABASE)
+        self.folder = folder
+        self._tell_move(before, error)
+
+    def _elsewhere(self) -> Path:
+        self._has_moved = True
+        folder = Path(tempfile.mkdtemp(prefix="traceml-")) / self._manifest.name
+        folder.mkdir(mode=0o700)
+        write_manifest(folder, self._manifest)
+        return folder
+
+    def _tell_move(self, before: Path, error: StoreFull) -> None:
+        reason = str(error).partition("(")[2].partition(")")[0] or "no room"
+        self._noted(f"'{before}' cannot be written ({reason}); this run is kept in '{self.folder}'.")
+
+    def _drop(self, records: dict[str, Any]) -> None:
+        self._num_dropped += len(records.get("steps", ()))

@@ -1,0 +1,115 @@
+"""Knows which processes are gone: by pidfd where there is one, else by looking, and never fooled by a reused pid."""
+
+from __future__ import annotations
+
+import os
+import select
+from dataclasses import dataclass
+from typing import Callable, Final, Optional
+
+import psutil
+
+_SLACK_S: Final = 2.0  # create_time is the boot time plus ticks: it wanders with the wall clock
+
+
+@dataclass
+class _Watched:
+    process: Optional[psutil.Process]
+    pidfd: Optional[int]
+    gone_ns: Optional[int] = None
+    was_gone: bool = False  # before we first looked
+
+
+class Life:
+    """Watches processes. A pidfd wakes `select` at once; without one a death is seen at the next `look`.
+
+    Args:
+        clock: The records' clock, ns.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._watched: dict[int, _Watched] = {}
+
+    def watch(self, pid: int, *, born_before: Optional[float] = None) -> None:
+        """Begins to watch a process.
+
+        Args:
+            pid: The process.
+            born_before: A wall-clock moment (s) at which it lived: a process that started later is another one.
+        """
+        if pid in self._watched:
+            return
+        process = _find(pid, born_before)
+        if process is None:
+            self._watched[pid] = _Watched(None, None, self._clock(), was_gone=True)
+            return
+        self._watched[pid] = _Watched(process, _pidfd(pid))
+
+    @property
+    def fds(self) -> list[int]:
+        """Descriptors that become readable when a process ends."""
+        return [w.pidfd for w in self._watched.values() if w.pidfd is not None]
+
+    def look(self) -> None:
+        """Notes who has gone since the last look."""
+        for watched in self._watched.values():
+            if watched.gone_ns is None and _has_ended(watched):
+                watched.gone_ns = self._clock()
+                if watched.pidfd is not None:
+                    os.close(watched.pidfd)
+                    watched.pidfd = None
+
+    def is_gone(self, pid: int) -> bool:
+        """Whether a watched process has ended; a zombie has."""
+        return self._watched[pid].gone_ns is not None
+
+    def gone_ns(self, pid: int) -> Optional[int]:
+        """When it was seen to have gone; None: it lives, or was gone before anybody looked."""
+        watched = self._watched[pid]
+        return None if watched.was_gone else watched.gone_ns
+
+    def close(self) -> None:
+        """Lets the descriptors go."""
+        for watched in self._watched.values():
+            if watched.pidfd is not None:
+                os.close(watched.pidfd)
+                watched.pidfd = None
+
+
+def is_alive(pid: int, *, born_before: Optional[float] = None) -> bool:
+    """Whether this process lives, and is not a later one with the same pid."""
+    return _find(pid, born_before) is not None
+
+
+def _find(pid: int, born_before: Optional[float]) -> Optional[psutil.Process]:
+    try:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        if born_before is not None and process.create_time() > born_before + _SLACK_S:
+            return None
+    except (psutil.Error, ValueError):
+        return None
+    return process
+
+
+def _pidfd(pid: int) -> Optional[int]:
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # an old kernel, a sandbox, or it has just gone: then by looking
+        return None
+
+
+def _has_ended(watched: _Watched) -> bool:
+    if watched.pidfd is not None:
+        return bool(select.select([watched.pidfd], [], [], 0)[0])
+    assert watched.process is not None
+    try:
+        return not watched.process.is_running() or watched.process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False

@@ -1,0 +1,257 @@
+"""Starts the collector in a session of its own, tells it how the script ended, starts it again when it died."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Optional
+
+import traceml
+from traceml.wire.manifest import read_manifest
+
+#: In the ring folder: what the collector wrote to stdout and stderr, normally nothing.
+LOG_FILE: Final = "collector.log"
+#: In the ring folder: how far the collector is.
+NODE_FILE: Final = "node.json"
+MAX_STARTS: Final = 4
+_MAX_ANSWER: Final = 4096
+_LOOK_S: Final = 0.01
+_MAX_BYTES: Final = 1 << 20
+_alone: dict[Path, subprocess.Popen[bytes]] = {}
+_MODULES: Final = ("psutil", "pynvml")
+
+# Isolated (-I): neither PYTHONPATH nor the folder of the user's script can shadow a module of ours or of the standard
+# library. The folders that hold traceml and what it needs come last, so that a json.py beside them harms nobody; only
+# `import traceml` itself looks there first, and finds this very package.
+_BOOTSTRAP: Final = """\
+import sys, typing
+home, *others = sys.argv.pop(1).split(chr(10))
+sys.path.insert(0, home)
+import traceml
+sys.path.remove(home)
+sys.path += [p for p in (home, *others) if p not in sys.path]
+from traceml.cli.node import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def start_collector(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
+    """Starts `traceml.cli.node` for a run: own session, no descriptor of the user's, at most 2 ms of the caller's time.
+
+    Args:
+        folder: The run folder, with its manifest.
+        pipe: Give it a pipe as stdin, by which it hears from its launcher, and one as stdout, by which it answers; else
+            neither.
+
+    Returns:
+        The process; keep it, and its `stdin`, as long as the run lasts.
+
+    Raises:
+        OSError: No process can be started.
+        RunError: The folder has no sound manifest.
+    """
+    process = _start(folder, pipe=pipe)
+    if not pipe:
+        _alone[folder] = process  # so that no ResourceWarning speaks of it in the user's program
+    return process
+
+
+def await_verdict(ring_dir: Path, folder: Path, *, patience_s: float) -> Optional[str]:
+    """Waits until the collector has written the summary; one that died is started again, once.
+
+    Args:
+        ring_dir: The run's ring folder, where the collector says how far it is.
+        folder: The run folder.
+        patience_s: How long to wait at most.
+
+    Returns:
+        The verdict in one line, without our name before it; None when it is not there in time.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        node = read_node(ring_dir)
+        if node.is_done:
+            # After shutdown() the folder still answers summary(); at the very exit the collector removes it itself.
+            atexit.register(shutil.rmtree, ring_dir, ignore_errors=True)
+            return node.verdict
+        process = _alone.get(folder)
+        if process is not None and process.poll() is not None and ring_dir.is_dir():
+            del _alone[folder]
+            _start(folder, pipe=False)
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_LOOK_S)
+
+
+@dataclass(frozen=True)
+class Node:
+    """What the collector says in `node.json`; `folder` is where database and summary really are."""
+
+    is_done: bool = False
+    folder: Optional[Path] = None
+    notes: tuple[str, ...] = ()
+    verdict: Optional[str] = None
+
+
+def read_node(ring_dir: Path) -> Node:
+    """The collector's word; an empty one when it never came so far."""
+    try:
+        with (ring_dir / NODE_FILE).open("rb") as file:
+            found: Any = json.loads(file.read(_MAX_BYTES))
+        notes = tuple(str(note) for note in found["notes"])
+        verdict = found.get("verdict")
+        return Node(found["state"] == "done", Path(found["folder"]), notes, None if verdict is None else str(verdict))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Node()
+
+
+def _start(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
+    log = Path(read_manifest(folder).ring_dir) / LOG_FILE
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    output = os.open(log, flags, 0o600)
+    try:
+        return subprocess.Popen(  # noqa: S603  # our own interpreter, our own module
+            _command(folder),
+            stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if pipe else output,
+            stderr=output,
+            cwd="/",
+            start_new_session=True,
+            close_fds=True,
+        )
+    finally:
+        os.close(output)
+
+
+def _command(folder: Path) -> list[str]:
+    paths = "\n".join(dict.fromkeys(_package_parents()))
+    return [sys.executable, "-I", "-c", _BOOTSTRAP, paths, "--run", str(folder.absolute())]
+
+
+def _package_parents() -> list[str]:
+    """The folders in which traceml and what its collector imports are found, without importing them."""
+    package = traceml.__file__
+    assert package is not None
+    parents = [str(Path(package).absolute().parent.parent)]
+    for name in _MODULES:
+        for entry in filter(None, sys.path):
+            found = Path(entry)
+            if (found / name).is_dir() or (found / f"{name}.py").is_file():
+                parents.append(str(found.absolute()))
+                break
+    return parents
+
+
+class Keeper:
+    """Keeps one collector alive for a run: starts it, starts it again at most three times, tells it the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._num_starts = 0
+        self._told: list[dict[str, Any]] = []
+        self.note = ""
+
+    def start(self) -> None:
+        """Starts the collector; what cannot be started is said in `note`, and the training goes on."""
+        self._num_starts += 1
+        try:
+            self._process = start_collector(self._folder, pipe=True)
+        except OSError as error:
+            self._process = None
+            self.note = (
+                f"TraceML: the collector could not be started ({error.strerror}); `traceml view` reads the rings."
+            )
+            return
+        for line in self._told:
+            self._write(line)
+
+    def tell(self, **line: Any) -> None:
+        """Sends one line, now and to every later collector of this run."""
+        self._told.append(line)
+        self._write(line)
+
+    def ask(self) -> None:
+        """Asks for a line that says where the run is; it comes on `fds`."""
+        self._write({"line": True})
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Where answers come."""
+        process = self._process
+        return () if process is None or process.stdout is None else (process.stdout.fileno(),)
+
+    def answer(self) -> str:
+        """What came; call it when `fds` are readable."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        data = os.read(self._process.stdout.fileno(), _MAX_ANSWER)
+        if not data:  # it has died
+            self._process.stdout.close()
+            self._process.stdout = None
+        return data.decode(errors="replace")
+
+    def revive(self) -> None:
+        """Starts the collector again when it has died before its work was done."""
+        if self._process is None or self._process.poll() is None:
+            return
+        code = self._process.returncode
+        self._close()
+        if code == 0:
+            self._process = None
+        elif self._num_starts < MAX_STARTS:
+            self.start()
+        else:
+            self._process = None
+            self.note = f"TraceML: the collector died {self._num_starts} times ({self._last_words() or code})."
+
+    @property
+    def pid(self) -> Optional[int]:
+        """The collector's process, None when there is none."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing to wait for."""
+        self.revive()
+        return self._process is None
+
+    def let_go(self) -> None:
+        """Closes the pipe; a collector that still works goes on alone."""
+        if self._process is not None:
+            self._close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        try:
+            self._process.stdin.write(json.dumps(line).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has died: SIGCHLD is on its way, and the next one is told everything again
+
+    def _close(self) -> None:
+        assert self._process is not None
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+            self._process.stdout = None
+        if self._process.stdin is not None:
+            with suppress(OSError):  # unsent bytes for a reader that is gone
+                self._process.stdin.close()
+            self._process.stdin = None
+
+    def _last_words(self) -> str:
+        try:
+            text = (Path(read_manifest(self._folder).ring_dir) / LOG_FILE).read_text(errors="replace")
+        except OSError:
+            return ""
+        lines = text.strip().splitlines()
+        return lines[-1] if lines else ""

@@ -1,0 +1,1 @@
+"""Starts real processes: the command as a person types it, collectors, trainings that die."""

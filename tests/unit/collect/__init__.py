@@ -1,0 +1,1 @@
+"""Tests the collect room through its door."""

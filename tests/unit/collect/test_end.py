@@ -1,0 +1,66 @@
+"""Tests how a run's end is told from what was seen of it."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+
+from traceml.collect.end import Departure, ScriptExit, run_end
+from traceml.schema.records import RankEnd
+
+S = 1_000_000_000
+
+
+def ended(
+    told: Optional[ScriptExit], *hows: Optional[str], launcher_gone_ns: Optional[int] = None
+) -> tuple[str, str, Optional[int]]:
+    ends = [None if how is None else RankEnd(0, how, "ValueError" if how == "exception" else "") for how in hows]
+    end = run_end(Departure(told, ends, ended_ns=100 * S, ended_at=1e9, launcher_gone_ns=launcher_gone_ns))
+    return end.status, end.ended_by, end.exit_code
+
+
+@pytest.mark.parametrize(
+    ("told", "hows", "end"),
+    [
+        (ScriptExit(0), ("end",), ("completed", "end", 0)),
+        (ScriptExit(0), ("shutdown",), ("completed", "end", 0)),
+        (ScriptExit(0), ("trace-max-steps",), ("completed", "end", 0)),
+        (ScriptExit(0), (None,), ("completed", "exit", 0)),  # os._exit(0)
+        (ScriptExit(0), (), ("completed", "end", 0)),  # never trained
+        (ScriptExit(7), ("end",), ("failed", "exit", 7)),
+        (ScriptExit(3), (None,), ("failed", "exit", 3)),
+        (ScriptExit(1), ("exception",), ("failed", "exception", 1)),
+        (ScriptExit(1), (), ("failed", "exit", 1)),
+        (ScriptExit(137, "SIGKILL"), (None,), ("killed", "signal SIGKILL", 137)),
+        (ScriptExit(130, "SIGINT"), ("exception",), ("killed", "signal SIGINT", 130)),
+    ],
+)
+def test_what_the_launcher_saw_counts_most(
+    told: ScriptExit, hows: tuple[Optional[str], ...], end: tuple[str, str, int]
+) -> None:
+    assert ended(told, *hows) == end
+
+
+def test_without_a_launcher_the_goodbyes_tell() -> None:
+    assert ended(None, "end", "end") == ("completed", "end", None)
+    assert ended(None, "exception", None) == ("failed", "exception", None)
+
+
+def test_a_rank_that_vanished_unseen_is_unknown() -> None:
+    assert ended(None, None) == ("unknown", "unknown", None)
+    assert ended(None) == ("unknown", "unknown", None)
+
+
+def test_a_launcher_that_vanished_with_its_ranks_ended_the_run() -> None:
+    assert ended(None, None, launcher_gone_ns=99 * S)[:2] == ("killed", "launcher")
+
+
+def test_a_launcher_that_vanished_long_before_did_not() -> None:
+    assert ended(None, None, launcher_gone_ns=90 * S)[:2] == ("unknown", "unknown")
+
+
+def test_a_completed_run_names_no_exception() -> None:
+    end = run_end(Departure(ScriptExit(0), [RankEnd(0, "exception", "ValueError")], ended_ns=0, ended_at=0.0))
+
+    assert (end.status, end.exception) == ("completed", "")

@@ -1,0 +1,1 @@
+"""Tests the launch room through its door."""
