@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from traceml.schema.records import Manifest
 
 _MISUSE: Final = 2
+_EXIT_S: Final = 20.0  # what the interpreter's own end may take, behind its goodbye
+_REAPED_S: Final = 1.0  # until the rank's parent has asked for its exit status
 _PATIENCE_S: Final = 0.8  # for a rank that waits for the summary at its exit
 _NAME: Final = "TraceML: "
 _LINE_COLUMNS: Final = 160  # of the one line that plain python gets: a whole sentence
@@ -96,8 +98,30 @@ class _Node:
         self._tell("done", self._keeping.folder)
         # Whoever waits for us still reads what is in the folder. The launcher removes it, and so does a rank that
         # trains on after its shutdown(). One that is about to exit looks every 10 ms, and may take seconds to be gone.
-        if not launcher.is_there and (self._collector.ranks_leave(_PATIENCE_S) or self._collector.ranks_exit):
-            shutil.rmtree(self._ring_dir, ignore_errors=True)
+        if launcher.is_there:
+            return
+        is_exiting = self._collector.ranks_exit
+        if self._collector.ranks_leave(_EXIT_S if is_exiting else _PATIENCE_S):
+            self._amend()
+        elif not is_exiting:
+            return
+        shutil.rmtree(self._ring_dir, ignore_errors=True)
+
+    def _amend(self) -> None:
+        """Writes the summary again, where the kernel told how a process ended that nobody else saw end."""
+        until = time.monotonic() + _REAPED_S
+        end = self._collector.late_end()
+        while end is None and time.monotonic() < until:
+            time.sleep(_REAPED_S / 20)
+            end = self._collector.late_end()
+        if end is None:
+            return
+        try:
+            self._keeping.put_late_end(end)
+        except RunError as error:
+            self._note(f"How the script ended could not be stored: {error}")
+            return
+        self._summarize(is_running=False)
 
     def _report(self, *, is_running: bool) -> Report:
         reader = StoreReader(self._keeping.database)

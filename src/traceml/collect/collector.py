@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import select
+import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
 
-from traceml.collect.end import Departure, run_end
+from traceml.collect.end import Departure, ScriptExit, run_end
 from traceml.collect.life import Life
 from traceml.collect.tail import RingTail
 from traceml.errors import WireError
@@ -84,6 +86,7 @@ class Collector:
         self._launcher_gone_ns: Optional[int] = None
         self._exit_at: Optional[float] = None
         self._was_quiet = False
+        self._departed: Optional[Departure] = None
         self._ends: list[Optional[RankEnd]] = []
         if manifest.launcher_pid is not None:
             self._life.watch(manifest.launcher_pid, born_before=manifest.created_at)
@@ -110,6 +113,21 @@ class Collector:
     def ranks_exit(self) -> bool:
         """Whether every rank said goodbye because its process ends, not because of a `shutdown()`."""
         return all(end is not None and end.how in _EXITS for end in self._ends)
+
+    def late_end(self) -> Optional[RunEnd]:
+        """The run's end, where the kernel tells more of it once the ranks are gone; after `ranks_leave`.
+
+        Without a launcher nobody sees a `sys.exit(7)`: the rank itself says goodbye as after a good end.
+        """
+        if self._departed is None or self._departed.exit is not None:
+            return None
+        statuses = [self._life.wait_status(pid) for pid in self.pids]
+        if not statuses or None in statuses:
+            return None
+        codes = [os.waitstatus_to_exitcode(status) for status in statuses if status is not None]
+        code = next((code for code in codes if code), 0)
+        seen = ScriptExit(code) if code >= 0 else ScriptExit(128 - code, signal.Signals(-code).name)
+        return run_end(replace(self._departed, exit=seen))
 
     def ranks_leave(self, patience_s: float) -> bool:
         """Whether every rank's process is gone, within `patience_s` seconds; after `run`."""
@@ -248,7 +266,8 @@ class Collector:
             live = [tail.live(last_ns, alive=False)]
             self._keeping.put(portion, states=[tail.state], live=live)
         self._ends = [tail.state.end for tail in self._tails.values()]
-        end = run_end(self._departure(now_ns, last_ns))
+        self._departed = self._departure(now_ns, last_ns)
+        end = run_end(self._departed)
         self._keeping.put_end(end)
         self._keeping.close()
         for tail in self._tails.values():

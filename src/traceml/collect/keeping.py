@@ -89,6 +89,16 @@ class Keeping:
             self._move(error)
             self._store.put_end(end)
 
+    def put_late_end(self, end: RunEnd) -> None:
+        """Stores what became known of the end after `close`.
+
+        Raises:
+            RunError: The database cannot be opened again, or written.
+        """
+        store = StoreWriter(self.database)
+        store.put_end(end)
+        store.close()
+
     def close(self) -> None:
         """Leaves one plain file."""
         if self._num_dropped:

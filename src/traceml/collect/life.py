@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
+import struct
 from dataclasses import dataclass
 from typing import Callable, Final, Optional
 
 import psutil
 
+#: `struct pidfd_info` of linux/pidfd.h, first version: mask, cgroup, eleven ids, exit status.
+_INFO: Final = struct.Struct("=QQ11Ii")
+_INFO_EXIT: Final = 1 << 3
+_GET_INFO: Final = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 _SLACK_S: Final = 2.0  # create_time is the boot time plus ticks: it wanders with the wall clock
 
 
@@ -49,16 +55,13 @@ class Life:
     @property
     def fds(self) -> list[int]:
         """Descriptors that become readable when a process ends."""
-        return [w.pidfd for w in self._watched.values() if w.pidfd is not None]
+        return [w.pidfd for w in self._watched.values() if w.pidfd is not None and w.gone_ns is None]
 
     def look(self) -> None:
         """Notes who has gone since the last look."""
         for watched in self._watched.values():
             if watched.gone_ns is None and _has_ended(watched):
                 watched.gone_ns = self._clock()
-                if watched.pidfd is not None:
-                    os.close(watched.pidfd)
-                    watched.pidfd = None
 
     def is_gone(self, pid: int) -> bool:
         """Whether a watched process has ended; a zombie has."""
@@ -68,6 +71,14 @@ class Life:
         """When it was seen to have gone; None: it lives, or was gone before anybody looked."""
         watched = self._watched[pid]
         return None if watched.was_gone else watched.gone_ns
+
+    def wait_status(self, pid: int) -> Optional[int]:
+        """How a process ended, as `os.waitstatus_to_exitcode` reads it; None where the kernel does not tell.
+
+        Linux 6.15 and newer keep it for whoever holds a pidfd, once the parent has reaped the process.
+        """
+        pidfd = self._watched[pid].pidfd
+        return None if pidfd is None else _kept_status(pidfd)
 
     def close(self) -> None:
         """Lets the descriptors go."""
@@ -101,6 +112,17 @@ def _pidfd(pid: int) -> Optional[int]:
         return os.pidfd_open(pid)
     except OSError:  # an old kernel, a sandbox, or it has just gone: then by looking
         return None
+
+
+def _kept_status(pidfd: int) -> Optional[int]:
+    answer = bytearray(_INFO.size)
+    struct.pack_into("=Q", answer, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _GET_INFO, answer, True)
+    except OSError:  # an older kernel
+        return None
+    mask, *_, status = _INFO.unpack(answer)
+    return int(status) if mask & _INFO_EXIT else None
 
 
 def _has_ended(watched: _Watched) -> bool:
