@@ -1,0 +1,19 @@
+"""Every 10 steps an evaluation with a model nobody traces: its fetches are eval, its forwards are between the steps."""
+import torch
+import traceml
+from torch.utils.data import DataLoader
+from workload import Items, Timed, make
+
+traceml.init(mode="auto")
+model, criterion, optimizer, loader = make(forward_ms=8, backward_ms=8, optimizer_ms=4, num_steps=100)
+average = Timed(forward_ms=10)
+validation = DataLoader(Items(16, item_ms=5), batch_size=4)
+for i, (x, y) in enumerate(loader, start=1):
+    with traceml.trace_step(model):
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+    if i % 10 == 0:
+        with torch.no_grad():
+            for vx, _ in validation:
+                average(vx)

@@ -1,0 +1,1 @@
+"""Tests the store through its two doors, StoreWriter and StoreReader."""
