@@ -1,0 +1,78 @@
+# Builds, checks and shows TraceML; everything lands in .venv, from nothing.
+
+PYTHON ?= python3
+# 2.13.0 from PyPI is a CUDA build on most machines; for a smaller one add pip's options, for example
+#   make demo TORCH_PIP="--index-url <an index of CPU wheels>"
+TORCH ?= torch==2.13.0
+TORCH_PIP ?=
+REPEAT ?= 5
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench scenarios format lint types unit processes floor39 clean
+
+help: ## what `make` can do
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+demo: $(VENV)/.stamp-package ## trains a small network under TraceML, about 15 s, and ends with its verdict
+	@$(BIN)/traceml run --mode=summary examples/train.py
+
+test: unit processes ## the unit tests, then those with real processes
+
+check: lint types unit processes ## what CI runs: format, lint, types, floors, all tests, each scenario once, Python 3.9
+	$(BIN)/python -m pytest -q tests/scenarios
+	@bash .ci/python39
+
+bench: $(VENV)/.stamp-dev ## our figures beside the budgets, 10 min or so; TRACEML_UPSTREAM_PYTHON=... adds upstream's
+	$(BIN)/python benchmarks/bench.py
+
+scenarios: $(VENV)/.stamp-dev ## trainings with known causes, each right REPEAT (5) times in a row, the slow ones too
+	$(BIN)/python tests/scenarios/check.py --all --repeat $(REPEAT) $(NAMES)
+
+format: $(VENV)/.stamp-dev ## puts the code in its shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(VENV)/.stamp-dev ## format, lint and the floors of the house
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.stamp-dev ## mypy, strict
+	$(BIN)/mypy
+
+unit: $(VENV)/.stamp-dev ## the unit tests
+	$(BIN)/python -m pytest -q tests/unit
+
+processes: $(VENV)/.stamp-dev ## the tests with real processes
+	$(BIN)/python -m pytest -q tests/processes
+
+floor39: ## installs, imports and runs the torch-free unit tests on Python 3.9, where there is one
+	@bash .ci/python39
+
+clean: ## removes the environments and caches, never logs/
+	rm -rf .venv .venv-39 build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache benchmarks/out
+
+$(VENV)/.stamp-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9))' || \
+	  { echo "TraceML needs Python 3.9 or newer; choose one with: make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make environments; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.stamp-torch: $(VENV)/.stamp-venv
+	$(PIP) install $(TORCH_PIP) '$(TORCH)' numpy # which torch misses with a warning
+	@touch $@
+
+$(VENV)/.stamp-package: pyproject.toml $(VENV)/.stamp-torch
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.stamp-dev: pyproject.toml $(VENV)/.stamp-torch
+	$(PIP) install --editable '.[dev]'
+	@touch $@ $(VENV)/.stamp-package
