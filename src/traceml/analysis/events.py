@@ -28,6 +28,13 @@ class StepEvents:
         self.exceptions: dict[int, str] = {}
         self._recent_ns: deque[int] = deque(maxlen=_NUM_RECENT)
 
+    def stands_out(self, record: StepRecord) -> bool:
+        """Whether `of` has anything to look at: most steps are short and have none of it."""
+        if record.period_ns >= _CHECKPOINT_NS or record.failed_in is not None:
+            return True
+        self._recent_ns.append(record.period_ns)
+        return False
+
     def of(self, record: StepRecord) -> Iterator[Event]:
         """The events of one record."""
         eval_ns, checkpoint_ns, gc_ns = (record.phase_ns[i] or 0 for i in (_EVAL, _CHECKPOINT, _GC))

@@ -53,7 +53,9 @@ class PeriodFetches:
         if waited is None:
             return
         if is_training:
-            self.training.setdefault(serial, Waited()).add(waited)
+            known = self.training.setdefault(serial, waited)
+            if known is not waited:
+                known.add(waited)
         else:
             self.eval_ns += waited.ns
             self.had_eval = True
@@ -124,7 +126,9 @@ class Fetches:
                 period.decide(serial, is_training=True)
         iterator.num_fetches += 1
         iterator.forward_at_fetch = self._num_forwards
-        waited = self.period.undecided.setdefault(serial, Waited())
+        waited = self.period.undecided.get(serial)
+        if waited is None:
+            waited = self.period.undecided[serial] = Waited()
         started_ns = self._starting.pop(serial, 0) if self._starting else 0
         if iterator.num_fetches == 1:
             waited.epoch_start_ns += started_ns + self._excess_ns(ns)
@@ -155,7 +159,8 @@ class Fetches:
             if iterator.is_training or (serial == self._last and iterator.num_fetches == 1):
                 self.training_serial = serial
                 for period in self._periods:
-                    period.decide(serial, is_training=True)
+                    if serial in period.undecided:
+                        period.decide(serial, is_training=True)
         self._open.clear()
 
     def evaluated(self) -> None:
@@ -173,7 +178,7 @@ class Fetches:
         """The step ended; returns 1 if no-grad forwards inside it turned out to be an evaluation's, else 0."""
         turned = self.opening()
         for period in self._periods:
-            if period is not self.period:
+            if period.undecided and period is not self.period:
                 self._give_up(period)
         while self._periods and not self._periods[0].undecided and self._periods[0] is not self.period:
             self._periods.popleft()

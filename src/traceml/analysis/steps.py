@@ -150,13 +150,16 @@ class StepBuilder:
         """What is finished since the last take."""
         steps: list[StepRecord] = []
         events: list[Event] = []
-        while self._held and not self._held[0].fetches.undecided:
-            draft = self._held.popleft()
+        rank, held, draft = self.state.identity.rank, self._held, None
+        while held and not held[0].fetches.undecided:
+            draft = held.popleft()
             if self._startup is not None:
                 self._end_startup(draft.start_ns)
-            record = record_of(draft, rank=self.state.identity.rank, was_counted=self._was_counted)
+            record = record_of(draft, rank=rank, was_counted=self._was_counted)
             steps.append(record)
-            events.extend(self._events.of(record))
+            if self._events.stands_out(record):
+                events.extend(self._events.of(record))
+        if draft is not None:
             self._cursor = self._cursor_behind(draft)
         segments, self._segments = tuple(self._segments), []
         if steps:
@@ -284,9 +287,10 @@ class StepBuilder:
         fetches, period = self._fetches.period, self._period
         if self._fetches.end_period():
             period.move(NO_GRAD, EVAL)
-        period.move(NO_GRAD, FORWARD)
-        period.move(FETCH, IN_STEP)  # a fetch that never closed
-        period.move(STARTING, IN_STEP)
+        if True in period.seen[FETCH:]:
+            period.move(NO_GRAD, FORWARD)
+            period.move(FETCH, IN_STEP)  # a fetch that never closed
+            period.move(STARTING, IN_STEP)
         self._step += 1
         serial = self._fetches.serial
         draft = Draft(
