@@ -263,8 +263,8 @@ class Collector:
             gone_ns = self._life.gone_ns(tail.pid) if self._life.is_gone(tail.pid) else now_ns
             portion = tail.finish(end_ns=gone_ns or 0)
             last_ns = max([last_ns, *(part.start_ns + part.duration_ns for part in portion.taken.segments)])
-            live = [tail.live(last_ns, alive=False)]
-            self._keeping.put(portion, states=[tail.state], live=live)
+            self._keeping.put(portion, states=[tail.state])
+        self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in self._tails.values()])
         self._ends = [tail.state.end for tail in self._tails.values()]
         self._departed = self._departure(now_ns, last_ns)
         end = run_end(self._departed)

@@ -37,6 +37,19 @@ def waiting_share(rank: RankFacts, limits: Thresholds) -> Optional[float]:
     return waits.share_at_least(wait_limit_ns(rank, limits), num_zeros=rank.num_without(INPUT))
 
 
+def waits_steadily(rank: RankFacts, limits: Thresholds) -> bool:
+    """Whether enough of the steps wait, and most of what they wait for, or enough of it, is not the start of epochs.
+
+    Workers that start anew make every step of a short epoch wait a little: that is not what such a run suffers from.
+    """
+    if not waits_often(rank, limits):
+        return False
+    start_ns = rank.epoch_start.total
+    later_ns = (rank.phase_ns(INPUT) or 0) - start_ns
+    enough_ns = max(limits.input_share * rank.total_ns, limits.min_cost_ns * rank.num_steady)
+    return later_ns >= min(start_ns, enough_ns)
+
+
 def waits_often(rank: RankFacts, limits: Thresholds) -> bool:
     """Whether enough of the steps wait for data to call the run input-bound, as against a few long waits."""
     share = waiting_share(rank, limits)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Optional
 
 from traceml.diagnosis.finding import CRITICAL, WARNING, Evidence, Finding
-from traceml.diagnosis.ground import judged_rank, waits_often
+from traceml.diagnosis.ground import judged_rank, waits_often, waits_steadily
 from traceml.diagnosis.loader_advice import epoch_advice
 from traceml.diagnosis.price import (
     NS_PER_MS,
@@ -108,8 +108,9 @@ def _parts(rank: RankFacts, limits: Thresholds) -> list[Part]:
     """All parts that cost anything, the largest first."""
     names = [name for name in rank.phases if name in _VERBS or name.startswith(REGION_PREFIX)]
     parts = [Part(units.clean(label(n)), n, rank.phases[n], phase_cost(rank, n)) for n in names]
-    if INPUT in rank.phases and not waits_often(rank, limits):
+    if INPUT in rank.phases and not waits_steadily(rank, limits):
         parts.append(Part(EPOCH_START, INPUT, rank.epoch_start, epoch_start_cost(rank)))
+    if INPUT in rank.phases and not waits_often(rank, limits):
         is_each = spread_of(rank.phases[INPUT], num_steps=rank.num_steady, limits=limits).is_each
         parts.append(Part(label(INPUT) if is_each else RARE_WAITS, INPUT, rank.phases[INPUT], later_input_cost(rank)))
     return sorted((part for part in parts if part.cost.mean_ns > 0), key=lambda part: -part.cost.mean_ns)

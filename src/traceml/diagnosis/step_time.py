@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Optional
 
 from traceml.diagnosis.finding import CRITICAL, INFO, WARNING, Evidence, Finding
-from traceml.diagnosis.ground import judged_rank, num_steps_needed, waiting_share, waits_often
+from traceml.diagnosis.ground import judged_rank, num_steps_needed, waiting_share, waits_steadily
 from traceml.diagnosis.loader_advice import loader_advice, loader_in_words
 from traceml.diagnosis.price import NS_PER_MS, phase_cost, price_of, rule_text, severity_of
 from traceml.diagnosis.sentences import (
@@ -32,14 +32,14 @@ _TRACE_STEP: Final = "put `with traceml.trace_step(model):` around the body of t
 def input_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     """Training waits for data: input is at least 10 % and 0.5 ms of the period, in at least a fifth of the steps.
 
-    A step waits when its input takes at least 5 % of a typical period and 0.1 ms. Long waits in fewer steps are
-    OVERHEAD_BOUND, with the part "epoch start" or "rare waits for data".
+    A step waits when its input takes at least 5 % of a typical period and 0.1 ms. Long waits in fewer steps, and waits
+    that are mostly the start of epochs, are OVERHEAD_BOUND, with the part "epoch start" or "rare waits for data".
 
     Next: more `num_workers` when the cores allow, else a batch that is cheaper to load; `persistent_workers=True`
     when most of the wait is at the start of epochs; `pin_memory=True` beside a device.
     """
     rank = judged_rank(facts, limits)
-    if rank is None or INPUT not in rank.phases or not waits_often(rank, limits):
+    if rank is None or INPUT not in rank.phases or not waits_steadily(rank, limits):
         return None
     impact = price_of(phase_cost(rank, INPUT), rank)
     if impact.pct < 100 * limits.input_share or impact.ms * NS_PER_MS < limits.min_cost_ns:

@@ -93,5 +93,5 @@ def test_waits_at_the_start_of_short_epochs_ask_for_workers_that_stay() -> None:
 
     found = diagnose(facts).step_time[0]
 
-    assert found.diagnosis == "INPUT_BOUND"
+    assert found.diagnosis == "OVERHEAD_BOUND"
     assert found.next.startswith("persistent_workers=True")

@@ -10,6 +10,7 @@ import pytest
 from tests.builders import block_of, facts_of_steps, loader_info, numbered, rank_state, step_ms
 from traceml.diagnosis.overhead import overhead_bound
 from traceml.diagnosis.thresholds import LIMITS
+from traceml.diagnosis.verdict import diagnose
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts
@@ -157,6 +158,28 @@ def test_kept_workers_are_not_told_to_be_kept() -> None:
     found = judged(facts_of_steps(steps, state=rank_state(loader=loader_info(2, persistent_workers=True))))
 
     assert "persistent_workers" not in found.next
+
+
+def test_short_epochs_whose_workers_start_anew_are_not_input_bound_however_many_steps_wait_a_little() -> None:
+    first, later = (
+        step_ms(input=600, epoch_start=590, forward=24, backward=24),
+        step_ms(input=4, forward=24, backward=24),
+    )
+    found = judged(facts_of_steps([first, *[later] * 15] * 4))
+
+    assert (found.diagnosis, found.phases) == ("OVERHEAD_BOUND", ("input",))
+    assert "the start of epochs" in found.summary
+
+
+def test_a_loader_that_is_slow_beside_its_epoch_starts_is_input_bound() -> None:
+    first, later = (
+        step_ms(input=600, epoch_start=590, forward=24, backward=24),
+        step_ms(input=40, forward=24, backward=24),
+    )
+
+    facts = facts_of_steps([first, *[later] * 15] * 4)
+
+    assert diagnose(facts).step_time[0].diagnosis == "INPUT_BOUND"
 
 
 def test_a_stalled_loader_is_not_called_the_start_of_an_epoch() -> None:

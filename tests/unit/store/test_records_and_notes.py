@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.store.step_streams import stream
-from traceml.schema.records import Fault, LiveSlot, LoaderInfo, RankEnd, RankIdentity, RankState, RunEnd, Segment
+from traceml.schema.records import Event, Fault, LiveSlot, LoaderInfo, RankEnd, RankIdentity, RankState, RunEnd, Segment
 from traceml.store.reader import StoreReader
 from traceml.store.writer import StoreWriter
 
@@ -75,6 +76,17 @@ def test_notes_cursors_and_the_end_are_kept_by_name(tmp_path: Path) -> None:
     assert reader.notes() == {"moved": "Moved."}
     assert writer.cursors() == {"1-0.ring": '{"at": 7}', "2-0.ring": "{}"}
     assert reader.end() == end
+
+
+def test_a_file_name_with_odd_bytes_can_be_noted(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "run.db")
+    name = os.fsdecode(b"caf\xe9.pt")
+
+    writer.append(notes={"moved": f"Now in {name}."}, events=[Event("checkpoint", 0, 1, 2, text=name)])
+
+    reader = StoreReader(tmp_path / "run.db")
+    assert reader.notes() == {"moved": "Now in caf\\udce9.pt."}
+    assert [event.text for event in reader.events()] == ["caf\\udce9.pt"]
 
 
 def test_a_new_database_is_empty_in_every_answer(tmp_path: Path) -> None:

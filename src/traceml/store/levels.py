@@ -1,0 +1,194 @@
+"""Aggregates 64 steps into a block, blocks into coarser ones, and reads both back."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence
+
+from traceml.schema.distribution import Distribution
+from traceml.schema.phases import PHASES, REGION_PREFIX
+from traceml.schema.records import Block, StepRecord
+from traceml.store import packing
+from traceml.store.packing import EPOCH_ENTRY, FIRST_PHASE_ENTRY, FIRST_REGION_ENTRY, PERIOD_ENTRY
+from traceml.store.tables import step_key, step_of
+
+
+class BlockRow(NamedTuple):
+    """A block as its table holds it, without its key; failed steps are counted, not measured in."""
+
+    first_step: int
+    last_step: int
+    num_steps: int
+    num_failed: int
+    start_ns: int
+    end_ns: int
+    num_micro_batches: int
+    num_optimizer_steps: int
+    num_samples: Optional[int]
+    num_tokens: Optional[int]
+    body: bytes
+
+
+def block_of_steps(steps: Sequence[StepRecord]) -> BlockRow:
+    """The block of some consecutive steps of one rank (at least one). About 0.2 ms for 64 of them."""
+    measured = [step for step in steps if step.failed_in is None]
+    entries: list[tuple[int, bytes]] = []
+    if measured:
+        entries.append((PERIOD_ENTRY, packing.pack_values([step.period_ns for step in measured])))
+        epochs = [step.epoch_start_ns for step in measured if step.epoch_start_ns]
+        if epochs:
+            entries.append((EPOCH_ENTRY, packing.pack_values(epochs)))
+        for entry, column in enumerate(zip(*[step.phase_ns for step in measured]), FIRST_PHASE_ENTRY):
+            values = [value for value in column if value is not None]
+            if values:
+                entries.append((entry, packing.pack_values(values)))
+        entries.extend(_regions_of(measured))
+    first, last = steps[0], steps[-1]
+    return BlockRow(
+        first_step=first.step,
+        last_step=last.step,
+        num_steps=len(measured),
+        num_failed=len(steps) - len(measured),
+        start_ns=first.end_ns - first.period_ns,
+        end_ns=last.end_ns,
+        num_micro_batches=sum([step.num_micro_batches for step in measured]),
+        num_optimizer_steps=sum([step.num_optimizer_steps for step in measured]),
+        num_samples=_sum_known([step.num_samples for step in measured]),
+        num_tokens=_sum_known([step.num_tokens for step in measured]),
+        body=packing.pack_body(entries),
+    )
+
+
+def _regions_of(measured: Sequence[StepRecord]) -> list[tuple[int, bytes]]:
+    found: dict[int, list[int]] = {}
+    for step in measured:
+        for region, spent_ns in step.region_ns:
+            found.setdefault(region, []).append(spent_ns)
+    return [(FIRST_REGION_ENTRY + region, packing.pack_values(found[region])) for region in sorted(found)]
+
+
+def block_of_blocks(rows: Sequence[BlockRow]) -> BlockRow:
+    """The coarser block of some neighbouring ones (at least one), in step order. Loses nothing but the borders.
+
+    Raises:
+        DamagedContent: A row's body was not packed by us.
+    """
+    merged: dict[int, Distribution] = {}
+    for row in rows:
+        for entry, packed in packing.unpack_body(row.body):
+            distribution = packing.unpack_distribution(packed)
+            if entry in merged:
+                merged[entry].merge(distribution)
+            else:
+                merged[entry] = distribution
+    return BlockRow(
+        first_step=rows[0].first_step,
+        last_step=rows[-1].last_step,
+        num_steps=sum(row.num_steps for row in rows),
+        num_failed=sum(row.num_failed for row in rows),
+        start_ns=rows[0].start_ns,
+        end_ns=rows[-1].end_ns,
+        num_micro_batches=sum(row.num_micro_batches for row in rows),
+        num_optimizer_steps=sum(row.num_optimizer_steps for row in rows),
+        num_samples=_sum_known(row.num_samples for row in rows),
+        num_tokens=_sum_known(row.num_tokens for row in rows),
+        body=packing.pack_body((entry, packing.pack_distribution(merged[entry])) for entry in sorted(merged)),
+    )
+
+
+def _sum_known(values: Iterable[Optional[int]]) -> Optional[int]:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, str]) -> Block:
+    """A block as the rest of the house knows it.
+
+    Args:
+        rank: Whose block it is.
+        level: 1 for 64 steps, each higher one 16 times coarser.
+        row: What the table holds.
+        regions: The rank's names of its regions; one that is not among them is called by its number.
+
+    Raises:
+        DamagedContent: The row's body was not packed by us.
+    """
+    period, epoch_start = Distribution(), Distribution()
+    phases: dict[str, Distribution] = {}
+    for entry, packed in packing.unpack_body(row.body):
+        distribution = packing.unpack_distribution(packed)
+        if entry == PERIOD_ENTRY:
+            period = distribution
+        elif entry == EPOCH_ENTRY:
+            epoch_start = distribution
+        else:
+            phases[entry_name(entry, regions)] = distribution
+    return Block(
+        rank=rank,
+        level=level,
+        first_step=row.first_step,
+        last_step=row.last_step,
+        num_steps=row.num_steps,
+        num_failed=row.num_failed,
+        start_ns=row.start_ns,
+        end_ns=row.end_ns,
+        period=period,
+        phases=phases,
+        epoch_start=epoch_start,
+        num_micro_batches=row.num_micro_batches,
+        num_optimizer_steps=row.num_optimizer_steps,
+        num_samples=row.num_samples,
+        num_tokens=row.num_tokens,
+    )
+
+
+def entry_name(entry: int, regions: Mapping[int, str]) -> str:
+    """The phase's name, or `region:<name>`, that a body's entry speaks of.
+
+    Raises:
+        DamagedContent: No phase has this number.
+    """
+    if entry >= FIRST_REGION_ENTRY:
+        number = entry - FIRST_REGION_ENTRY
+        return REGION_PREFIX + regions.get(number, str(number))
+    if entry - FIRST_PHASE_ENTRY >= len(PHASES):
+        raise packing.DamagedContent(f"no phase {entry}")
+    return PHASES[entry - FIRST_PHASE_ENTRY]
+
+
+def step_row(step: StepRecord) -> tuple[Any, ...]:
+    """A step as its table holds it."""
+    return (
+        step_key(step.rank, step.step),
+        step.end_ns,
+        step.period_ns,
+        *step.phase_ns,
+        packing.pack_regions(step.region_ns) if step.region_ns else None,
+        step.epoch_start_ns,
+        step.num_micro_batches,
+        step.num_optimizer_steps,
+        step.num_samples,
+        step.num_tokens,
+        step.user_step,
+        step.failed_in,
+    )
+
+
+_AFTER_PHASES = 3 + len(PHASES)
+
+
+def step_record(rank: int, row: tuple[Any, ...]) -> StepRecord:
+    """The step a row of its table holds.
+
+    Raises:
+        DamagedContent: Its regions were not packed by us.
+    """
+    regions = row[_AFTER_PHASES]
+    return StepRecord(
+        rank,
+        step_of(row[0]),
+        row[1],
+        row[2],
+        row[3:_AFTER_PHASES],
+        packing.unpack_regions(regions) if regions else (),
+        *row[_AFTER_PHASES + 1 :],
+    )

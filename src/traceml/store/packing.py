@@ -1,0 +1,182 @@
+"""Packs distributions and regions into small byte strings: variable-length whole numbers, no pickle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import accumulate
+from operator import sub
+from typing import Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+from traceml.schema.distribution import Distribution, bucket_of
+
+#: What an entry of a body speaks of: the period, an epoch's start, then the phases, then the regions.
+PERIOD_ENTRY: Final = 0
+EPOCH_ENTRY: Final = 1
+FIRST_PHASE_ENTRY: Final = 2
+FIRST_REGION_ENTRY: Final = 64
+
+_LOW_BITS: Final = 0x7F
+_MORE: Final = 0x80
+
+
+class DamagedContent(ValueError):  # noqa: N818  # reads aloud where it is caught
+    """What stands in the database was not written by us, or not like this."""
+
+
+class Totals(NamedTuple):
+    """A distribution without its buckets: exact."""
+
+    num_values: int
+    total: int
+    minimum: int
+    maximum: int
+
+
+def pack_numbers(numbers: Iterable[int]) -> bytes:
+    """Whole numbers of at least 0, 7 bits a byte."""
+    out = bytearray()
+    for number in numbers:
+        rest = number
+        while rest > _LOW_BITS:
+            out.append(rest & _LOW_BITS | _MORE)
+            rest >>= 7
+        out.append(rest)
+    return bytes(out)
+
+
+def unpack_numbers(packed: bytes) -> list[int]:
+    """The numbers that were packed.
+
+    Raises:
+        DamagedContent: The last one is cut off.
+    """
+    numbers: list[int] = []
+    number, shift = 0, 0
+    for byte in packed:
+        if byte & _MORE:
+            number |= (byte & _LOW_BITS) << shift
+            shift += 7
+        elif shift:
+            numbers.append(number | byte << shift)
+            number, shift = 0, 0
+        else:
+            numbers.append(byte)
+    if shift:
+        raise DamagedContent("cut off")
+    return numbers
+
+
+def pack_values(values: Sequence[int]) -> bytes:
+    """The distribution of some values (at least one), packed."""
+    smallest, largest = min(values), max(values)
+    return _pack(Totals(len(values), sum(values), smallest, largest), Counter(map(bucket_of, values)))
+
+
+def pack_distribution(distribution: Distribution) -> bytes:
+    """A distribution (of at least one value), packed."""
+    assert distribution.minimum is not None
+    assert distribution.maximum is not None
+    totals = Totals(distribution.count, distribution.total, distribution.minimum, distribution.maximum)
+    return _pack(totals, distribution.buckets)
+
+
+def _pack(totals: Totals, buckets: Mapping[int, int]) -> bytes:
+    # Totals and first bucket, then its times, then (distance, times) of each further one: mostly one byte each.
+    ordered = sorted(buckets)
+    spread = totals.maximum - totals.minimum
+    head = pack_numbers((totals.num_values, totals.total, totals.minimum, spread, ordered[0] + 1))
+    tail = [0] * (2 * len(ordered) - 1)
+    tail[::2] = [buckets[bucket] for bucket in ordered]
+    tail[1::2] = map(sub, ordered[1:], ordered)
+    return head + (bytes(tail) if max(tail) <= _LOW_BITS else pack_numbers(tail))
+
+
+def unpack_distribution(packed: bytes) -> Distribution:
+    """The distribution that was packed.
+
+    Raises:
+        DamagedContent: It was not packed by us.
+    """
+    (num_values, total, minimum, spread, first), at = _unpack_head(packed, 5)
+    tail: Sequence[int] = packed[at:]
+    if tail and max(tail) > _LOW_BITS:
+        tail = unpack_numbers(packed[at:])
+    if len(tail) % 2 == 0:
+        raise DamagedContent("a distribution of the wrong length")
+    buckets = dict(zip(accumulate(tail[1::2], initial=first - 1), tail[::2]))
+    return Distribution(num_values, total, minimum, minimum + spread, buckets)
+
+
+def unpack_totals(packed: bytes) -> Totals:
+    """A packed distribution's exact part, without reading its buckets.
+
+    Raises:
+        DamagedContent: It was not packed by us.
+    """
+    (num_values, total, minimum, spread), _ = _unpack_head(packed, 4)
+    return Totals(num_values, total, minimum, minimum + spread)
+
+
+def _unpack_head(packed: bytes, num_numbers: int) -> tuple[list[int], int]:
+    numbers = []
+    number, shift = 0, 0
+    for at, byte in enumerate(packed, 1):
+        if byte & _MORE:
+            number |= (byte & _LOW_BITS) << shift
+            shift += 7
+            continue
+        numbers.append(number | byte << shift)
+        number, shift = 0, 0
+        if len(numbers) == num_numbers:
+            return numbers, at
+    raise DamagedContent("cut off")
+
+
+def pack_body(entries: Iterable[tuple[int, bytes]]) -> bytes:
+    """Packed distributions, each behind what it speaks of and its length, so that a reader can skip it."""
+    return b"".join(pack_numbers((entry, len(packed))) + packed for entry, packed in entries)
+
+
+def unpack_body(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """(entry, packed distribution) one by one.
+
+    Raises:
+        DamagedContent: It was not packed by us.
+    """
+    at, end = 0, len(body)
+    while at < end:
+        entry, at = _number_at(body, at)
+        length, at = _number_at(body, at)
+        if at + length > end:
+            raise DamagedContent("cut off")
+        yield entry, body[at : at + length]
+        at += length
+
+
+def _number_at(body: bytes, at: int) -> tuple[int, int]:
+    number, shift = 0, 0
+    while at < len(body):
+        byte = body[at]
+        at += 1
+        number |= (byte & _LOW_BITS) << shift
+        if not byte & _MORE:
+            return number, at
+        shift += 7
+    raise DamagedContent("cut off")
+
+
+def pack_regions(region_ns: tuple[tuple[int, int], ...]) -> bytes:
+    """A step's regions: (number, ns) pairs."""
+    return pack_numbers(number for pair in region_ns for number in pair)
+
+
+def unpack_regions(packed: bytes) -> tuple[tuple[int, int], ...]:
+    """The regions that were packed.
+
+    Raises:
+        DamagedContent: It was not packed by us.
+    """
+    numbers = unpack_numbers(packed)
+    if len(numbers) % 2:
+        raise DamagedContent("half a pair")
+    return tuple(zip(numbers[::2], numbers[1::2]))

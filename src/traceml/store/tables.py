@@ -1,0 +1,92 @@
+"""Lays out the run's database: its tables, their keys and the statements that fill them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from traceml.schema.phases import PHASES
+
+#: "TrML": a file with another one is not ours.
+APPLICATION_ID: Final = 0x54724D4C
+#: `user_version`. The order of `phases.PHASES` is part of the format: a change of it raises this number.
+VERSION: Final = 1
+PAGE_BYTES: Final = 4096
+
+_STEP_BITS: Final = 40
+_INDEX_BITS: Final = 36
+_STEP_MASK: Final = (1 << _STEP_BITS) - 1
+
+#: Steps in one piece of each level: level 0 is a raw step, level 1 a block of 64, each higher one 16 times coarser.
+SPANS: Final[tuple[int, ...]] = (1, *(64 * 16**power for power in range(7)))
+TOP_LEVEL: Final = len(SPANS) - 1
+
+_PHASE_COLUMNS: Final = tuple(f"{name}_ns" for name in PHASES)
+STEP_COLUMNS: Final = (
+    "key",
+    "end_ns",
+    "period_ns",
+    *_PHASE_COLUMNS,
+    "regions",
+    "epoch_start_ns",
+    "num_micro_batches",
+    "num_optimizer_steps",
+    "num_samples",
+    "num_tokens",
+    "user_step",
+    "failed_in",
+)
+BLOCK_COLUMNS: Final = (
+    "key",
+    "first_step",
+    "last_step",
+    "num_steps",
+    "num_failed",
+    "start_ns",
+    "end_ns",
+    "num_micro_batches",
+    "num_optimizer_steps",
+    "num_samples",
+    "num_tokens",
+    "body",
+)
+
+DDL: Final[tuple[str, ...]] = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    # the keys are those of step_key() and block_key()
+    f"CREATE TABLE steps (key INTEGER PRIMARY KEY, {', '.join(STEP_COLUMNS[1:])})",
+    f"CREATE TABLE blocks (key INTEGER PRIMARY KEY, {', '.join(BLOCK_COLUMNS[1:])})",
+    "CREATE TABLE extents (rank INTEGER PRIMARY KEY, first_step, last_step)",
+    # pieces of a level are held up to step `head`, and after step `low`
+    "CREATE TABLE held (rank, level, head, low, PRIMARY KEY (rank, level)) WITHOUT ROWID",
+    "CREATE TABLE cursors (name TEXT PRIMARY KEY, cursor TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE notes (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE states (rank INTEGER PRIMARY KEY, body TEXT NOT NULL)",
+    "CREATE TABLE live (rank INTEGER PRIMARY KEY, body TEXT NOT NULL)",
+    "CREATE TABLE segments (rank, kind, start_ns, body TEXT NOT NULL, PRIMARY KEY (rank, kind, start_ns))",
+    "CREATE TABLE events (id INTEGER PRIMARY KEY, kind, rank, step, at_ns, duration_ns, count, text)",
+)
+
+
+def insert_into(table: str, num_columns: int) -> str:
+    """The statement that puts a whole row into a table of ours, in the place of one with the same key."""
+    marks = ",".join("?" * num_columns)
+    return f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608  # table is a name of this package
+
+
+INSERT_STEP: Final = insert_into("steps", len(STEP_COLUMNS))
+INSERT_BLOCK: Final = insert_into("blocks", len(BLOCK_COLUMNS))
+
+
+def step_key(rank: int, step: int) -> int:
+    """The key of a raw step; the keys of a rank's steps follow each other."""
+    return rank << _STEP_BITS | step
+
+
+def step_of(key: int) -> int:
+    """The step a raw step's key speaks of."""
+    return key & _STEP_MASK
+
+
+def block_key(rank: int, level: int, step: int) -> int:
+    """The key of the block of a level that holds the step."""
+    return rank << _STEP_BITS | level << _INDEX_BITS | (step - 1) // SPANS[level]
