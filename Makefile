@@ -19,7 +19,7 @@ help: ## what `make` can do
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 demo: $(VENV)/.stamp-package ## trains a small network under TraceML, about 15 s, and ends with its verdict
-	@$(BIN)/traceml run --mode=summary examples/train.py
+	@$(BIN)/traceml run --mode=cli --interval=5 examples/train.py
 
 test: unit processes ## the unit tests, then those with real processes
 

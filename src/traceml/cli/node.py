@@ -161,9 +161,9 @@ class _Node:
         self._verdict = verdict_line(report, width=_LINE_COLUMNS)[len(_NAME) :]
         if self._keeping.folder != self._folder:
             with suppress(OSError):  # the full or read-only folder, if it takes that much; the note names the other
-                _write_files(self._folder, report)
+                _write_files(self._folder, report, cwd=self._manifest.cwd)
         try:
-            _write_files(self._keeping.folder, report)
+            _write_files(self._keeping.folder, report, cwd=self._manifest.cwd)
         except OSError as error:
             self._note(f"The summary could not be written in '{self._keeping.folder}' ({error.strerror}).")
         for pid in self._collector.pids:
@@ -178,7 +178,7 @@ class _Node:
             return
         try:
             if recover(folder):
-                _write_files(folder, open_run(folder).report())
+                _write_files(folder, open_run(folder).report(), cwd=read_manifest(folder).cwd)
         except (RunError, OSError) as error:
             print(f"cannot recover '{folder}': {error}", file=sys.stderr)
 
@@ -199,9 +199,9 @@ class _Node:
             write_private(self._ring_dir / NODE_FILE, json.dumps(told) + "\n")
 
 
-def _write_files(folder: Path, report: Report) -> None:
+def _write_files(folder: Path, report: Report, *, cwd: str) -> None:
     write_summary(folder, report)
-    write_private(folder / CARD_FILE, card(report))
+    write_private(folder / CARD_FILE, card(report, cwd=cwd))
 
 
 def _pipe() -> Optional[int]:

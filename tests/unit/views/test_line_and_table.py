@@ -28,7 +28,7 @@ def test_the_verdict_line_of_a_killed_run_says_so_first() -> None:
 def test_the_progress_line_says_step_pace_and_verdict() -> None:
     line = progress_line(report_of(steps=1204, total_steps=5000), width=200)
 
-    assert line.startswith("TraceML: step 1,204 of 5,000 | 74.0 ms a step | INPUT BOUND (critical): 44 %")
+    assert line.startswith("TraceML: step 1,204 of 5,000 | 74.0 ms a step | INPUT BOUND (critical), 44 %")
 
 
 @pytest.mark.parametrize("name", CARDS)

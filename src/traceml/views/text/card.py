@@ -161,8 +161,9 @@ def _draw(report: Report, bars: list[_Bar], width: int, *, ascii_only: bool) -> 
     left = _INDENT + label_width + time_width + 2 + len("100 %") + 2
     for bar, text in zip(bars, times):
         row = " " * _INDENT + columns.pad(bar.label, label_width) + text.rjust(time_width)
-        row += f"  {units.percent(bar.pct / 100):>5}  "
-        yield row + _block(bar.pct / 100 * (width - left), ascii_only=ascii_only)
+        # Of the times, as the sentence has it: the percentages are rounded to tenths already, and 61.46 would be 62.
+        share = bar.ms / period.mean if period.mean else bar.pct / 100
+        yield row + f"  {units.percent(share):>5}  " + _block(share * (width - left), ascii_only=ascii_only)
     row = " " * _INDENT + columns.pad("step", label_width) + step.rjust(time_width) + "  "
     for line in _joined(_spread(report), width - len(row)):
         yield row + line
@@ -172,7 +173,7 @@ def _draw(report: Report, bars: list[_Bar], width: int, *, ascii_only: bool) -> 
 def _aligned(ms: float, longest_ms: float) -> str:
     """A time in the unit and with the decimals that give the longest one three digits, so that points stand in line."""
     unit, size = ("s", 1000.0) if longest_ms >= _MS_UNTIL else ("ms", 1.0)
-    decimals = max(0, 2 - math.floor(math.log10(longest_ms / size))) if longest_ms > 0 else 0
+    decimals = max(1, 2 - math.floor(math.log10(longest_ms / size))) if longest_ms > 0 else 1
     return f"{ms / size:,.{decimals}f} {unit}"
 
 

@@ -21,13 +21,25 @@ def verdict_line(report: Report, *, width: int = WIDTH) -> str:
 
 
 def progress_line(report: Report, *, width: int = WIDTH) -> str:
-    """`TraceML: step 1,204 of 5,000 | 81.0 ms a step | INPUT BOUND: 44 %...`, at most `width` columns, no newline."""
+    """`TraceML: step 1,204 of 5,000 | 81.0 ms a step | INPUT BOUND (critical), 44 %`, at most `width` columns."""
     run, typical = report.run, report.step_time.period_ms.p50
+    if not run.steps:
+        return "TraceML: no step yet"
     of = f" of {units.count(run.total_steps)}" if run.total_steps else ""
     told = [f"TraceML: step {units.count(run.last_step or run.steps)}{of}"]
     if typical is not None:
         told.append(f"{millis(typical)} a step")
-    return _cut(" | ".join([*told, headline(report)]), width)
+    return _cut(" | ".join([*told, _verdict(report)]), width)
+
+
+def _verdict(report: Report) -> str:
+    """The name and the price where there is one; the sentence else, which then says what is awaited."""
+    verdict = report.verdict
+    if verdict.impact is None:
+        return headline(report)
+    severity = "" if verdict.severity == "info" else f" ({columns.clean(verdict.severity)})"
+    share = units.percent(verdict.impact.pct / 100)
+    return f"{columns.clean(verdict.diagnosis).replace('_', ' ')}{severity}, {share} of the time"
 
 
 def _cut(text: str, width: int) -> str:
