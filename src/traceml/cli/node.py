@@ -18,7 +18,7 @@ from traceml.collect.devices import Nvml
 from traceml.collect.keeping import Keeping
 from traceml.collect.launcher import Launcher
 from traceml.collect.lock import take_lock
-from traceml.collect.recover import NODE_FILE, max_bytes, orphans, recover
+from traceml.collect.recover import NODE_FILE, database_home, earlier_notes, max_bytes, orphans, recover
 from traceml.collect.sampling import Sampling
 from traceml.errors import RunError
 from traceml.launch.place import ring_roots
@@ -78,13 +78,14 @@ class _Node:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder, self._manifest = folder, manifest
         self._ring_dir = Path(manifest.ring_dir)
-        self._notes: list[str] = []
+        self._notes = earlier_notes(self._ring_dir)
         self._orphans: Optional[Iterator[Path]] = None
         self._verdict: Optional[str] = None
         self._launcher = Launcher(_pipe())
         self._collector: Collector
-        self._tell("running", folder)
-        self._keeping = Keeping(folder, manifest, max_bytes=max_bytes(manifest), noted=self._note)
+        place = database_home(folder, self._ring_dir)  # a collector before us may have moved it
+        self._tell("running", place)
+        self._keeping = Keeping(place, manifest, max_bytes=max_bytes(manifest), noted=self._note, home=folder)
         self._tell("running", self._keeping.folder)
 
     def work(self) -> None:

@@ -1,12 +1,15 @@
-"""Keeps what was collected, and finds another place when the disk is full or cannot be written."""
+"""Keeps what was collected, and finds another place where the run folder's disk is full, read-only or far away."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Final
+from typing import TYPE_CHECKING, Any, Callable, Final, Optional
 
+from traceml.collect.network import is_network
+from traceml.errors import RunError
 from traceml.store.opening import StoreFull
 from traceml.store.writer import StoreWriter
 from traceml.wire.manifest import write_manifest
@@ -17,13 +20,18 @@ if TYPE_CHECKING:
 
 DATABASE: Final = Path("node-0") / "run.db"
 _RETRY_S: Final = 5.0
+_COPY_S: Final = 60.0  # between two copies into a run folder on the network
 
 
 class Keeping:
     """The run's database. A full or read-only disk moves it once into a private temporary folder, and a note says so.
 
+    On a network file system the database lies in a local folder, and is copied into the run folder every minute and at
+    the end; `folder` says where it is at the moment.
+
     Args:
-        folder: The run folder.
+        folder: The run folder, or where an earlier collector of this run has moved it.
+        home: The run folder.
         manifest: Goes with the database, so that the new place is a run folder, too.
         max_bytes: The database's cap.
         noted: Called with each new note, after a move.
@@ -32,12 +40,26 @@ class Keeping:
         RunError: There is a database already, and it is not ours, too new or damaged; or no place has room.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, *, max_bytes: int, noted: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        *,
+        max_bytes: int,
+        noted: Callable[[str], None],
+        home: Optional[Path] = None,
+    ) -> None:
         self.folder = folder
         self._manifest, self._noted = manifest, noted
         self._has_moved = False
         self._num_dropped = 0
         self._retry_at = 0.0
+        self._copy_at = time.monotonic() + _COPY_S
+        home = folder if home is None else home
+        self._home = home if is_network(home) else None
+        if self._home == folder:
+            self.folder = folder = self._elsewhere()
+            self._has_moved = False
         try:
             self._store = StoreWriter(folder / DATABASE, max_bytes=max_bytes)
         except StoreFull as error:
@@ -76,6 +98,9 @@ class Keeping:
         except StoreFull:
             self._retry_at = time.monotonic() + _RETRY_S
             self._drop(records)
+        if self._home is not None and time.monotonic() >= self._copy_at:
+            self._copy_at = time.monotonic() + _COPY_S
+            self._copy_home()
 
     def put_end(self, end: RunEnd) -> None:
         """Stores how the run ended.
@@ -103,7 +128,21 @@ class Keeping:
         """Leaves one plain file."""
         if self._num_dropped:
             self._noted(f"{self._num_dropped} steps were not kept: no disk had room for them.")
+        is_home = self._home is not None and self._copy_home()
         self._store.close()
+        if is_home and self._home is not None:
+            before, self.folder = self.folder, self._home
+            shutil.rmtree(before.parent, ignore_errors=True)
+
+    def _copy_home(self) -> bool:
+        """Copies the database into the run folder on the network; whether that went well."""
+        assert self._home is not None
+        try:
+            self._store.copy_to(self._home / DATABASE)
+        except RunError as error:
+            self._noted(f"The database could not be copied to '{self._home}': {error}")
+            return False
+        return True
 
     def _append(self, records: dict[str, Any]) -> None:
         try:

@@ -46,7 +46,8 @@ def recover(folder: Path) -> bool:
         if lives(manifest):
             return False
         # What the database's move would note is told again by the node file, as long as that stands.
-        keeping = Keeping(_home(folder, ring_dir), manifest, max_bytes=max_bytes(manifest), noted=_unheard)
+        place = database_home(folder, ring_dir)
+        keeping = Keeping(place, manifest, max_bytes=max_bytes(manifest), noted=_unheard, home=folder)
         callbacks = Callbacks(answer=_nobody_asks, note=_unheard)
         Collector(manifest, keeping, Launcher(None), sampling=None, callbacks=callbacks).run()
         shutil.rmtree(ring_dir)
@@ -119,7 +120,13 @@ def _writers(ring_dir: Path) -> Iterator[tuple[int, float]]:
         reader.close()
 
 
-def _home(folder: Path, ring_dir: Path) -> Path:
+def earlier_notes(ring_dir: Path) -> list[str]:
+    """What a collector that died had to tell of this run."""
+    notes = _node(ring_dir).get("notes")
+    return [str(note) for note in notes] if isinstance(notes, list) else []
+
+
+def database_home(folder: Path, ring_dir: Path) -> Path:
     """Where the database is: a collector may have moved it before it died."""
     moved = _node(ring_dir).get("folder")
     if isinstance(moved, str) and Path(moved).is_dir() and os.lstat(moved).st_uid == os.getuid():

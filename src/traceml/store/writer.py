@@ -162,6 +162,21 @@ class StoreWriter:
             StoreFull: `disk-full`: there is no room there either; the writer stays where it was.
             RunError: `damaged-database`: the old one cannot be read.
         """
+        self.copy_to(path)
+        try:
+            db = opening.open_to_write(path)
+        except (OSError, sqlite3.Error) as error:
+            raise opening.refusal(error, path) from None
+        self._db.close()
+        self._db, self._path, self._is_stuck = db, path, False
+
+    def copy_to(self, path: Path) -> None:
+        """Puts a whole copy of the database, as of now, in another place; a file that is there is replaced at once.
+
+        Raises:
+            StoreFull: `disk-full`: there is no room there.
+            RunError: `damaged-database`: this one cannot be read.
+        """
         neighbour = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             opening.make_folder(path.parent)
@@ -172,15 +187,12 @@ class StoreWriter:
                 with suppress(FileNotFoundError):
                     path.with_name(path.name + suffix).unlink()
             neighbour.replace(path)
-            db = opening.open_to_write(path)
         except (OSError, sqlite3.Error) as error:
             with suppress(OSError):
                 neighbour.unlink()
             if isinstance(error, sqlite3.Error):
                 raise opening.refusal(error, path) from None
             raise StoreFull(f"Cannot write '{path}' ({error.strerror}). Make room there.", slug="disk-full") from None
-        self._db.close()
-        self._db, self._path, self._is_stuck = db, path, False
 
     def close(self) -> None:
         """Leaves one plain file, which a read-only folder can hold. Closing again does nothing.
