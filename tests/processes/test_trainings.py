@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.processes import running
+from traceml.collect.life import kernel_keeps_exit_status
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.process, pytest.mark.torch]
+KERNEL_TELLS = kernel_keeps_exit_status()
 TRAINING = str(running.SCRIPTS / "training.py")
 
 
@@ -49,20 +51,21 @@ def test_a_training_under_traceml_run_ends_as_it_would_alone(
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "status", "ended_by"),
+    ("how", "code", "told", "untold"),
     [
-        ("end", 0, "completed", "end"),
-        ("exception", 1, "failed", "exception"),
-        ("sigkill", -9, "unknown", "unknown"),  # nobody was there to see the signal
+        ("end", 0, ("completed", "end", 0, 40), ("completed", "end", None, 40)),
+        ("exception", 1, ("failed", "exception", 1, 40), ("failed", "exception", None, 40)),
+        ("exit7", 7, ("failed", "exit", 7, 40), ("completed", "end", None, 40)),
+        ("sigkill", -9, ("killed", "signal SIGKILL", 137, 40), ("unknown", "unknown", None, 40)),
     ],
 )
 def test_a_training_under_plain_python_is_summarized_after_its_end(
-    tmp_path: Path, how: str, code: int, status: str, ended_by: str
+    tmp_path: Path, how: str, code: int, told: tuple[object, ...], untold: tuple[object, ...]
 ) -> None:
     result = plain_python(tmp_path, how)
 
     assert (result.code, result.stdout) == (code, b"summary of 40 steps\n")
-    assert result.end == (status, ended_by, None, 40)
+    assert result.end == (told if KERNEL_TELLS else untold)
     assert not running.ring_dir(result.folder).exists()
 
 
@@ -70,5 +73,5 @@ def test_training_goes_on_after_a_shutdown_and_nothing_is_left_at_the_end(tmp_pa
     result = plain_python(tmp_path, "shutdown")
 
     assert result.stdout == b"summary of 40 steps\ntraining goes on\n"
-    assert result.end == ("completed", "end", None, 40)
+    assert result.end == ("completed", "end", None, 40)  # of the run, which ended before the process did
     assert not running.ring_dir(result.folder).exists()

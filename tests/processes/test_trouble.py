@@ -220,6 +220,22 @@ def test_saved_output_is_passed_on_byte_for_byte_and_kept(tmp_path: Path) -> Non
     assert b"ValueError: the loss is nan" in kept
 
 
+def test_saved_output_goes_on_when_the_launcher_is_killed(tmp_path: Path) -> None:
+    process = running.start(tmp_path, SCRIPT, "1500", "exception", options=["--save-output"])
+    running.wait_for_line(process, b"ready")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert process.stderr is not None
+    rest = process.stderr.read()
+    process.communicate()
+
+    assert b"ValueError: the loss is nan" in rest
+    assert b"ValueError: the loss is nan" in (folder / "rank-0.log").read_bytes()
+    assert running.until((folder / "final_summary.json").exists)
+    assert running.until(lambda: running.nothing_runs(tmp_path))
+
+
 def test_without_that_wish_nothing_is_captured(tmp_path: Path) -> None:
     result = running.run(tmp_path, SCRIPT, "40", "end")
 

@@ -114,6 +114,23 @@ def _pidfd(pid: int) -> Optional[int]:
         return None
 
 
+def kernel_keeps_exit_status() -> bool:
+    """Whether `wait_status` can tell anything on this kernel; asks about a child that has just ended."""
+    if not hasattr(os, "pidfd_open"):
+        return False
+    pid = os.fork()
+    if pid == 0:
+        os._exit(3)
+    pidfd = _pidfd(pid)
+    os.waitpid(pid, 0)
+    if pidfd is None:
+        return False
+    try:
+        return _kept_status(pidfd) is not None
+    finally:
+        os.close(pidfd)
+
+
 def _kept_status(pidfd: int) -> Optional[int]:
     answer = bytearray(_INFO.size)
     struct.pack_into("=Q", answer, 0, _INFO_EXIT)

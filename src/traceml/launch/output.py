@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-from typing import TYPE_CHECKING, Final, Iterable
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NoReturn, Optional
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +54,10 @@ class Log:
                 self.note = f"TraceML: '{self._path}' is longer than it should be ({error.strerror})."
         os.close(self._fd)
 
+    def leave(self) -> None:
+        """Another process goes on with it."""
+        os.close(self._fd)
+
     def _compact(self) -> None:
         head = os.pread(self._fd, self._head_bytes, 0)
         start = self._size - self._tail_bytes
@@ -75,69 +81,90 @@ class Log:
 
 
 class Capture:
-    """Two pipes between the script and our own stdout and stderr."""
+    """Two pipes between the script and our own stdout and stderr, emptied by a small process of its own.
+
+    It lives in a session of its own and as long as the script writes: a launcher that is killed neither ends nor blocks
+    the training.
+    """
 
     def __init__(self, log: Path) -> None:
         self._log = Log(log)
+        self.note = ""  # what went wrong with the copy, for the user; after `drain`
         out, self._out_writer = os.pipe()
         err, self._err_writer = os.pipe()
         self._targets = {out: 1, err: 2}
+        self._told, self._tell = os.pipe()  # to it: the script has ended
+        self._hear, self._said = os.pipe()  # from it: the note
+        self._pid: Optional[int] = None
 
     @property
     def writers(self) -> tuple[int, int]:
         """The ends for the script's stdout and stderr."""
         return self._out_writer, self._err_writer
 
-    @property
-    def readers(self) -> tuple[int, ...]:
-        """The ends we read."""
-        return tuple(self._targets)
-
-    @property
-    def note(self) -> str:
-        """What went wrong with the copy, for the user."""
-        return self._log.note
-
     def started(self) -> None:
-        """Closes our copies of the script's ends, so that its end is an end of file."""
-        os.close(self._out_writer)
-        os.close(self._err_writer)
-
-    def pump(self, readable: Iterable[int]) -> None:
-        """Hands on what has come; waits only where our own stdout or stderr does."""
-        for fd in readable:
-            data = os.read(fd, _CHUNK)
-            target = self._targets.get(fd)
-            if not data:
-                os.close(fd)
-                self._targets.pop(fd, None)
-                continue
-            self._log.write(data)
-            if target is not None:
-                self._hand_on(fd, target, data)
+        """The script has its ends: starts the process that reads, and closes what is not ours."""
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._live()
+        for fd in (self._out_writer, self._err_writer, *self._targets, self._told, self._said):
+            os.close(fd)
+        self._log.leave()
 
     def drain(self) -> None:
-        """Hands on what the ended script left; a daemon of its that keeps the pipe is not waited for."""
-        while self._targets:
-            readable, _, _ = select.select(self.readers, [], [], 0)
-            if not readable:
-                return
-            self.pump(readable)
+        """Waits until what the ended script left is handed on; a daemon of its, with the pipe, is not waited for."""
+        if self._pid is None:
+            return
+        with suppress(OSError):  # it has gone already
+            os.write(self._tell, b"E")
+        os.close(self._tell)
+        with os.fdopen(self._hear, encoding="utf-8") as heard:
+            self.note = heard.read()
+        with suppress(ChildProcessError):  # reaped with the orphans, as PID 1
+            os.waitpid(self._pid, 0)
+        self._pid = None
 
-    def close(self) -> None:
-        """Closes pipes and copy."""
-        for fd in self.readers:
-            os.close(fd)
-        self._targets.clear()
-        self._log.close()
-
-    def _hand_on(self, fd: int, target: int, data: bytes) -> None:
+    def _live(self) -> NoReturn:
+        """The reading process's whole life; never returns."""
         try:
-            _write_all(target, data)
+            os.setsid()
+            for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+                signal.signal(signum, signal.SIG_IGN)
+            for fd in (self._out_writer, self._err_writer, self._tell, self._hear):
+                os.close(fd)
+            self._read_on()
+            self._log.close()
+            _write_all(self._said, self._log.note.encode())
+        finally:
+            os._exit(0)
+
+    def _read_on(self) -> None:
+        has_ended, told = False, self._told
+        while self._targets:
+            fds = [*self._targets] if told < 0 else [*self._targets, told]
+            readable, _, _ = select.select(fds, [], [], 0 if has_ended else None)
+            if has_ended and not readable:
+                return
+            if told in readable:
+                readable.remove(told)
+                has_ended = bool(os.read(told, 1))
+                told = -1  # an end of file: the launcher was killed, and the script's own ends of file are the end
+            for fd in readable:
+                self._hand_on(fd)
+
+    def _hand_on(self, fd: int) -> None:
+        data = os.read(fd, _CHUNK)
+        if not data:
+            os.close(fd)
+            del self._targets[fd]
+            return
+        self._log.write(data)
+        try:
+            _write_all(self._targets[fd], data)
         except OSError:
             # Our reader is gone (`| head`): so is the script's, from now on, as it would be without us.
             os.close(fd)
-            self._targets.pop(fd, None)
+            del self._targets[fd]
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -81,8 +81,6 @@ def run_script(job: Job, keeper: Keeper, *, show: Callable[[str], None], interva
         _await_collector(signals, keeper)
     finally:
         signals.close()
-        if capture is not None:
-            capture.close()
     notes = (capture.note,) if capture is not None and capture.note else ()
     return replace(outcome, notes=notes)
 
@@ -131,11 +129,8 @@ def _watch(
 ) -> Outcome:
     tree: Optional[Tree] = None
     while script.poll() is None:
-        fds = (*lines.fds, *(capture.readers if capture is not None else ()))
         timeout_s = lines.left_s() if tree is None else _LOOK_S
-        got, readable = signals.wait(timeout_s, fds)
-        if capture is not None:
-            capture.pump(readable.intersection(capture.readers))
+        got, readable = signals.wait(timeout_s, lines.fds)
         for signum in got:
             if signum in _ENDING and tree is None:
                 tree = Tree(script.pid)
