@@ -49,6 +49,7 @@ from traceml.wire.codec import Body
 from traceml.wire.ring import EdgeBatch
 
 _LAST_CLOSE: Final = edges.FIRST_REGION + phases.MAX_REGIONS + edges.CLOSE
+_NO_VALUE: Final = float(1 << 53)  # whole numbers up to here stand exactly in a slot
 _STEP_EDGES: Final = (edges.STEP_BEGIN, edges.STEP_END, edges.STEP_FAILED)
 
 
@@ -102,7 +103,7 @@ class StepBuilder:
         elif isinstance(body, StepFailure):
             self._events.exceptions[body.step] = body.exception
 
-    def feed(self, batch: EdgeBatch) -> None:  # noqa: C901  # one tight loop: a call an edge would double its cost
+    def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912  # one tight loop: calls would double its cost
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
         if batch.num_lost:
             self._lose(batch.num_lost)
@@ -114,7 +115,8 @@ class StepBuilder:
         for i in range(first, len(codes)):
             code = codes[i]
             if code >= edges.FIRST_VALUE:
-                self._value(code, int(stamps[i]))
+                if 0 <= stamps[i] < _NO_VALUE:  # not so: torn, or not a number
+                    self._value(code, int(stamps[i]))
                 continue
             now = int(stamps[i] * 1e9)
             if now > last:

@@ -180,8 +180,8 @@ class _Node:
         try:
             if recover(folder):
                 _write_files(folder, open_run(folder).report(), cwd=read_manifest(folder).cwd)
-        except (RunError, OSError) as error:
-            print(f"cannot recover '{folder}': {error}", file=sys.stderr)
+        except Exception as error:  # noqa: BLE001  # another run's trouble, of whatever kind, must not be this run's
+            print(f"cannot recover '{folder}': {error!r}", file=sys.stderr)
 
     def _note(self, text: str) -> None:
         self._notes.append(text)

@@ -50,6 +50,7 @@ class Pen:
         "read_memory",
         "regions",
         "ring",
+        "said",
         "skipped",
         "stamps",
         "stop",
@@ -68,6 +69,7 @@ class Pen:
         self.look: Optional[Callable[[object], None]] = None  # looks into batches of the current iterator
         self.guard = Guard(ring.send)
         self.regions: dict[str, int] = {}
+        self.said: set[str] = set()  # what the user was told once
         self.late_looks: list[Callable[[], None]] = []  # for modules that are loaded later
         self.skipped: list[CodeType] = []  # our functions that may run under a compiled frame
         self.is_late = True  # torch._dynamo is not loaded yet

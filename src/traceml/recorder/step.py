@@ -16,6 +16,7 @@ from traceml.wire.ring import PUBLISHED
 _STEP_END: Final = edges.STEP_END
 _STEP_FAILED: Final = edges.STEP_FAILED
 _STEP_BEGIN: Final = edges.STEP_BEGIN
+_MAX_COUNT: Final = 1 << 53  # whole numbers up to here stand exactly in the ring
 _MAX_FAILURES: Final = 100  # whose exception is named; all are counted
 
 #: The pen of the open session; None: calls do nothing.
@@ -188,14 +189,32 @@ def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> Non
     Args:
         samples: How many the step has consumed; several calls add up.
         tokens: Likewise.
+
+    What is not a whole number of at least 0 is said once and not counted: nothing here ends a training.
     """
     pen = current
     if pen is None or get_ident() != pen.owner:
         return
+    for code, name, number in (
+        (edges.COUNTED_SAMPLES, "samples", samples),
+        (edges.COUNTED_TOKENS, "tokens", tokens),
+    ):
+        if number is not None:
+            try:
+                _write_count(pen, code, name, number)
+            except Exception as error:  # noqa: BLE001  # guard
+                pen.guard.fault("count", error)
+
+
+def _write_count(pen: Pen, code: int, name: str, number: Any) -> None:
+    """Takes whatever is a whole number, a one-element tensor or a numpy integer too."""
     try:
-        if samples is not None:
-            pen.value(edges.COUNTED_SAMPLES, float(samples))
-        if tokens is not None:
-            pen.value(edges.COUNTED_TOKENS, float(tokens))
-    except Exception as error:  # noqa: BLE001  # guard
-        pen.guard.fault("count", error)
+        whole = int(number)
+        if whole == number and 0 <= whole < _MAX_COUNT:
+            pen.value(code, whole)
+            return
+    except (TypeError, ValueError, OverflowError):
+        pass
+    if name not in pen.said:
+        pen.said.add(name)
+        say(f"count({name}={number!r}) is not a whole number of at least 0: it is not counted.")

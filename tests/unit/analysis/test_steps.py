@@ -342,3 +342,14 @@ def test_a_slot_that_was_never_filled_costs_nobody_anything() -> None:
 
     assert [ms(step, "backward") for step in steps] == [5, 5, 5, 5]
     assert [ms(step, "input") for step in steps] == [20, 20, 20, 20]
+
+
+def test_a_value_that_is_no_number_is_passed_over() -> None:
+    script = EdgeScript().iterator()
+    for odd in (float("nan"), float("inf"), -3.0, 1e300):
+        script.fetch(2).begin().value(edges.COUNTED_SAMPLES, odd).value(edges.SERIAL, odd).work().end()
+
+    steps = script.steps()
+
+    assert [step.num_samples for step in steps] == [None] * 4
+    assert [ms(step, "input") for step in steps] == [2] * 4

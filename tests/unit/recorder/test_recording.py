@@ -243,6 +243,21 @@ def test_what_is_counted_by_hand_is_in_the_record(recording: Recording) -> None:
     assert [(s.num_samples, s.num_tokens, s.user_step) for s in steps] == [(7, 100, 40)] * 3
 
 
+def test_what_cannot_be_counted_is_said_once_and_never_raised(
+    recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for odd in (float("nan"), -1, "many", 2.5, float("inf"), 1 << 60):
+        with trace_step():
+            count(samples=odd)  # type: ignore[arg-type]
+    with trace_step():
+        count(samples=torch.tensor(3))
+
+    steps = recording.steps()
+
+    assert [step.num_samples for step in steps][-1] == 3
+    assert capsys.readouterr().err.count("is not counted") == 1
+
+
 def test_tokens_are_read_off_input_ids(recording: Recording) -> None:
     rows = [{"input_ids": torch.zeros(10, dtype=torch.long)} for _ in range(8)]
     for _batch in DataLoader(rows, batch_size=4):
