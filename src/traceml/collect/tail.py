@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from array import array
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Iterator
 
@@ -48,6 +50,7 @@ class RingTail:
         self._reader = RingReader(path)
         self._builder = StepBuilder(rank=rank, cursor=cursors.get(self.name, ""))
         self.pid = self._reader.identity.pid
+        self._cursor = cursors.get(self.name, "")
         self._stored_sequence = int(cursors.get(self.name + _MESSAGES, "0"))
 
     @property
@@ -77,9 +80,29 @@ class RingTail:
         memory = self._learn()
         has_news = bool(batch.codes) or self._stored_sequence > sequence
         for piece in _pieces(batch):
-            self._builder.feed(piece)
-            yield self._portion(self._builder.take(), memory, has_news=has_news)
+            yield self._portion(self._take_in(piece), memory, has_news=has_news)
             memory = ()
+
+    def _take_in(self, piece: EdgeBatch) -> Taken:
+        """Feeds a piece; one that the builder cannot make anything of is lost and counted, and ends nothing.
+
+        Without this a stretch of edges that nobody foresaw would end every collector that reads it, and with it the
+        run's summary.
+        """
+        try:
+            self._builder.feed(piece)
+            taken = self._builder.take()
+        except Exception:  # noqa: BLE001  # whatever it is, the rest of the run is worth keeping
+            traceback.print_exc()  # into collector.log: it is our mistake
+            builder = StepBuilder(rank=self._builder.state.identity.rank, cursor=self._cursor)
+            for loader in self._builder.state.loaders:
+                builder.learn(loader)
+            builder.state = self._builder.state
+            builder.feed(EdgeBatch(piece.end, array("d"), b"", piece.num_lost + len(piece.codes)))
+            self._builder = builder
+            taken = builder.take()
+        self._cursor = taken.cursor
+        return taken
 
     def live(self, now_ns: int, *, alive: bool) -> LiveSlot:
         """What the rank does now."""
