@@ -6,7 +6,7 @@ from array import array
 from typing import Optional
 
 from traceml.analysis.steps import StepBuilder, Taken
-from traceml.schema.records import RankIdentity, StepRecord
+from traceml.schema.records import RankIdentity, StepRecord, Watching
 from traceml.wire import edges
 from traceml.wire.ring import EdgeBatch
 
@@ -15,9 +15,15 @@ START_S = 100.0
 
 
 class EdgeScript:
-    """Each call appends edges; times are milliseconds. `fetch(20)` waits 20 ms for a batch of the current iterator."""
+    """Each call appends edges; times are milliseconds. `fetch(20)` waits 20 ms for a batch of the current iterator.
 
-    def __init__(self) -> None:
+    Args:
+        infers: There is no `trace_step`: the ring says that steps are to be inferred.
+    """
+
+    def __init__(self, *, infers: bool = False) -> None:
+        self.infers = infers
+        self.num_updates = 0
         self.now = START_S
         self.stamps: list[float] = []
         self.codes: list[int] = []
@@ -66,12 +72,33 @@ class EdgeScript:
     def step(self, forward: float = 3, backward: float = 5, optimizer: float = 2) -> EdgeScript:
         return self.begin().work(forward, backward, optimizer).end()
 
+    def learn(self, forward: float = 3, backward: float = 5) -> EdgeScript:
+        """Forward and backward, without an update."""
+        return self.phase(edges.FORWARD, forward).phase(edges.BACKWARD, backward)
+
+    def updated(self, optimizer: int = 1) -> EdgeScript:
+        """What stands behind an optimizer step outside a step."""
+        self.num_updates += 1
+        return self.value(edges.UPDATED, optimizer << edges.UPDATE_BITS | self.num_updates)
+
+    def update(self, ms: float = 2, optimizer: int = 1) -> EdgeScript:
+        return self.phase(edges.OPTIMIZER, ms).updated(optimizer)
+
+    def skip(self, optimizer: int = 1) -> EdgeScript:
+        """A GradScaler left its optimizer alone."""
+        return self.value(edges.SKIPPED, optimizer << edges.UPDATE_BITS | self.num_updates)
+
     def batch(self, first: int = 0, last: Optional[int] = None, *, num_lost: int = 0) -> EdgeBatch:
         return EdgeBatch(first, array("d", self.stamps[first:last]), bytes(self.codes[first:last]), num_lost)
 
+    def builder(self, cursor: str = "") -> StepBuilder:
+        builder = started_builder(cursor)
+        builder.learn(Watching((), infers=self.infers))
+        return builder
+
     def built(self, *, tail_ms: float = 0.0) -> tuple[StepBuilder, Taken, Taken]:
         """A builder that was fed all, what it took, and what its finish took."""
-        builder = started_builder()
+        builder = self.builder()
         builder.feed(self.batch())
         taken = builder.take()
         end_ns = int((self.now + tail_ms * MS) * 1e9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Optional
+from typing import Any, Final, Optional
 
 from traceml.analysis.fetches import PeriodFetches
 from traceml.schema import phases
@@ -52,10 +52,17 @@ class Period:
         return cls([0] * NUM_SLOTS, [False] * NUM_SLOTS)
 
     def merge(self, other: Period) -> None:
-        """Takes another's times in."""
+        """Takes another's times and counts in."""
         for slot in range(NUM_SLOTS):
             self.acc[slot] += other.acc[slot]
             self.seen[slot] |= other.seen[slot]
+        self.num_backwards += other.num_backwards
+        self.num_optimizer_steps += other.num_optimizer_steps
+        if other.counted_samples is not None:
+            self.counted_samples = other.counted_samples + (self.counted_samples or 0)
+        if other.counted_tokens is not None:
+            self.counted_tokens = other.counted_tokens + (self.counted_tokens or 0)
+        self.user_step = self.user_step if other.user_step is None else other.user_step
 
     def move(self, slot: int, to: int) -> None:
         """Gives a slot's time to another."""
@@ -78,6 +85,7 @@ class Draft:
     position: int  # behind the step's end
     serial: int
     num_fetches: int  # of that iterator, so far
+    inference: Optional[dict[str, Any]] = None  # where steps are inferred: how to go on behind it
 
 
 def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:

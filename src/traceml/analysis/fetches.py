@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Optional
+from itertools import islice
+from typing import Any, Optional
 
 from traceml.schema.records import LoaderInfo
 from traceml.wire.edges import SERIAL_BITS
 
 _NUM_TYPICAL = 32
 _MAX_ITERATORS = 1024
+_NUM_RECENT = 16  # other iterators that are, where steps are inferred
 _NUM_KNOWN = 64  # iterators that are remembered over a restart; an older one does not come back
 
 
@@ -46,6 +48,16 @@ class PeriodFetches:
     eval_ns: int = 0
     had_eval: bool = False
     undecided: dict[int, Waited] = field(default_factory=dict)
+
+    def add(self, other: PeriodFetches) -> None:
+        """Takes in the fetches of the period that follows."""
+        for mine, theirs in ((self.training, other.training), (self.undecided, other.undecided)):
+            for serial, waited in theirs.items():
+                known = mine.setdefault(serial, waited)
+                if known is not waited:
+                    known.add(waited)
+        self.eval_ns += other.eval_ns
+        self.had_eval |= other.had_eval
 
     def decide(self, serial: int, *, is_training: bool) -> None:
         """Moves an iterator's undecided fetches to where they belong."""
@@ -84,10 +96,12 @@ class Fetches:
         self._may_be_eval = False  # a no-grad forward inside the step came since
         self._periods: deque[PeriodFetches] = deque([self.period])
         self._typical_ns: deque[int] = deque(maxlen=_NUM_TYPICAL)
+        self._known: tuple[int, ...] = ()  # the newest iterators that are training's
 
     def resume(self, serial: int, num_fetches: int, training: list[int]) -> None:
         """Goes on behind a stored step: the iterator in use, how many fetches it had, and which are training's."""
         self.serial = serial
+        self._known = tuple(training)
         for known in training:
             self.iterators[known] = _Iterator(is_training=True)
         self.iterators.setdefault(serial, _Iterator()).num_fetches = num_fetches
@@ -98,9 +112,38 @@ class Fetches:
         iterator = self.iterators.get(serial)
         return iterator.num_fetches if iterator else 0
 
+    @property
+    def has_open(self) -> bool:
+        """Whether something was fetched since the last forward."""
+        return bool(self._open)
+
+    @property
+    def is_training(self) -> bool:
+        """Whether the iterator in use is known to be training's."""
+        iterator = self.iterators.get(self.serial)
+        return iterator is not None and iterator.is_training
+
+    def snapshot(self) -> dict[str, Any]:
+        """What decides over fetches to come, for `restore`; of the newest iterators."""
+        recent = islice(reversed(self.iterators.items()), _NUM_RECENT)
+        states = [
+            [serial, one.num_fetches, one.forward_at_fetch != self._num_forwards, one.is_training]
+            for serial, one in recent
+        ]
+        return {"iterators": states, "open": list(self._open), "last": self._last, "training": self._known}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Goes on as a snapshot says."""
+        self._num_forwards = 1
+        for serial, num_fetches, had_forward, is_training in reversed(snapshot["iterators"]):
+            self.iterators.pop(serial, None)
+            self.iterators[serial] = _Iterator(num_fetches, 0 if had_forward else 1, is_training=is_training)
+        self._open = {serial for serial in snapshot["open"] if serial in self.iterators}
+        self._last = snapshot["last"]
+
     def known_training(self) -> list[int]:
         """The newest iterators that are known to be training's."""
-        return [serial for serial, iterator in self.iterators.items() if iterator.is_training][-_NUM_KNOWN:]
+        return list(self._known)
 
     def started(self, ns: int) -> None:
         """`iter(loader)` took `ns`; its first fetch follows."""
@@ -122,6 +165,7 @@ class Fetches:
             iterator = self._new_iterator(serial)
         if iterator.num_fetches and iterator.forward_at_fetch != self._num_forwards and not iterator.is_training:
             iterator.is_training = True
+            self._known = (*self._known, serial)[-_NUM_KNOWN:]
             for period in self._periods:
                 period.decide(serial, is_training=True)
         iterator.num_fetches += 1
@@ -177,14 +221,31 @@ class Fetches:
     def end_period(self) -> int:
         """The step ended; returns 1 if no-grad forwards inside it turned out to be an evaluation's, else 0."""
         turned = self.opening()
+        self.settle(self.period)
+        self.split()
+        return turned
+
+    def split(self) -> None:
+        """A new period begins, for the fetches that follow."""
+        self.period = PeriodFetches()
+        self._periods.append(self.period)
+
+    def join(self, period: PeriodFetches, later: PeriodFetches) -> None:
+        """Makes a period one with the one behind it."""
+        period.add(later)
+        self._periods = deque(one for one in self._periods if one is not later)  # by identity: empty ones are equal
+        if later is self.period:
+            self.period = period
+
+    def settle(self, ended: PeriodFetches) -> None:
+        """The step with those fetches ended: of the periods before it nothing more will be known."""
         for period in self._periods:
-            if period.undecided and period is not self.period:
+            if period is ended:
+                break
+            if period.undecided:
                 self._give_up(period)
         while self._periods and not self._periods[0].undecided and self._periods[0] is not self.period:
             self._periods.popleft()
-        self.period = PeriodFetches()
-        self._periods.append(self.period)
-        return turned
 
     def give_up(self) -> None:
         """The run is over: nothing more will be known."""

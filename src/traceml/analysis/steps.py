@@ -7,30 +7,26 @@ cursor goes on exactly there.
 from __future__ import annotations
 
 import json
-from collections import deque
 from dataclasses import dataclass, replace
-from typing import Final, Optional
+from typing import Callable, Final, Optional
 
 from traceml.analysis.division import (
     BACKWARD,
     BETWEEN,
     EVAL,
     FETCH,
-    FIRST_REGION,
     FORWARD,
     IN_STEP,
     NO_GRAD,
-    NUM_PHASES,
     OPTIMIZER,
     SLOT_OF,
     STARTING,
     Draft,
     Period,
     record_of,
-    segment_of,
 )
 from traceml.analysis.events import StepEvents
-from traceml.analysis.fetches import Fetches, PeriodFetches, Waited
+from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS, Ends, InferredSteps
 from traceml.analysis.knowledge import advanced, learned
 from traceml.analysis.order import in_order
 from traceml.schema import phases
@@ -38,11 +34,10 @@ from traceml.schema.records import (
     Event,
     LiveSlot,
     LoaderInfo,
-    RankIdentity,
-    RankState,
     Segment,
     StepFailure,
     StepRecord,
+    Watching,
 )
 from traceml.wire import edges
 from traceml.wire.codec import Body
@@ -63,8 +58,8 @@ class Taken:
     cursor: str
 
 
-class StepBuilder:
-    """Turns one rank's edges into records.
+class StepBuilder(InferredSteps):
+    """Turns one rank's edges into records; steps are inferred where the ring says so, until the first `trace_step`.
 
     Args:
         rank: Used until the ring says which rank it is.
@@ -72,23 +67,11 @@ class StepBuilder:
     """
 
     def __init__(self, *, rank: int = 0, cursor: str = "") -> None:
-        self.position = 0
-        self.state = RankState(RankIdentity(rank, rank, 1, 0, 0))
-        self._fetches = Fetches()
+        super().__init__(rank)
         self._events = StepEvents()
-        self._step = 0
-        self._last_ns = 0  # the newest edge
-        self._period_ns: Optional[int] = None  # when the open period began; None: when the process did
         self._in_gap = False  # edges were lost: wait for the next numbered step end
-        self._has_forward = False
         self._was_counted = False  # by hand, with count()
         self._run_end_ns: Optional[int] = None
-        self._raised_in: Optional[int] = None
-        self._stack = [BETWEEN]
-        self._period = Period.fresh()
-        self._held: deque[Draft] = deque()
-        self._startup: Optional[tuple[int, Period, PeriodFetches]] = None
-        self._segments: list[Segment] = []
         self._cursor = cursor
         if cursor:
             self._go_on(cursor)
@@ -102,8 +85,10 @@ class StepBuilder:
             self._fetches.loaders[body.number] = body
         elif isinstance(body, StepFailure):
             self._events.exceptions[body.step] = body.exception
+        elif isinstance(body, Watching) and body.infers and not self._cursor:
+            self._is_inferring = True
 
-    def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912  # one tight loop: calls would double its cost
+    def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
         if batch.num_lost:
             self._lose(batch.num_lost)
@@ -112,10 +97,18 @@ class StepBuilder:
         if not self._last_ns and first < len(codes):
             self._last_ns = self._start_ns() or int(stamps[first] * 1e9)
         last, stack, acc, seen = self._last_ns, self._stack, self._period.acc, self._period.seen
+        infers = self._is_inferring
+        slots, closes, opened, closed = self._means()
         for i in range(first, len(codes)):
             code = codes[i]
             if code >= edges.FIRST_VALUE:
-                if 0 <= stamps[i] < _NO_VALUE:  # not so: torn, or not a number
+                if not 0 <= stamps[i] < _NO_VALUE:
+                    continue  # torn, or not a number
+                if infers and code >= edges.UPDATED:
+                    self._last_ns, self.position = last, batch.position + i + 1
+                    (self._updated if code == edges.UPDATED else self._skipped)(int(stamps[i]))
+                    acc, seen = self._period.acc, self._period.seen
+                else:
                     self._value(code, int(stamps[i]))
                 continue
             now = int(stamps[i] * 1e9)
@@ -125,24 +118,29 @@ class StepBuilder:
             elif now < last:
                 continue  # a slot that a fault of ours left unfilled: it holds an older edge, or none
             if code < edges.CLOSE:
-                slot = SLOT_OF[code]
+                slot = slots[code]
                 self._last_ns = last
-                self._opened(slot)
+                opened(slot)
                 acc, seen = self._period.acc, self._period.seen  # a cut of the startup replaces them
                 stack.append(slot)
                 seen[slot] = True
             elif code < _LAST_CLOSE:
-                slot = SLOT_OF[code - edges.CLOSE]
+                slot = slots[code - edges.CLOSE]
                 if stack[-1] == slot and len(stack) > 1:
                     stack.pop()
                 else:
                     self._close_across(slot)
-                if slot >= FETCH:
-                    self._closed(slot)
+                if closes[slot]:
+                    self._last_ns, self.position = last, batch.position + i + 1
+                    closed(slot)
+                    acc, seen = self._period.acc, self._period.seen  # a cut at an update replaces them
             else:
                 self._last_ns, self.position = last, batch.position + i + 1
                 self._control(code)
                 stack, acc, seen = self._stack, self._period.acc, self._period.seen
+                if infers and not self._is_inferring:
+                    infers = False
+                    slots, closes, opened, closed = self._means()
         self._last_ns = last
         self.position = batch.end
 
@@ -168,6 +166,8 @@ class StepBuilder:
             serial = self._fetches.training_serial
             loader = None if serial is None else serial >> edges.SERIAL_BITS
             self.state = advanced(self.state, steps, training_loader=loader)
+            if self._ends.total:
+                self.state = replace(self.state, inferred=True, unsure=self._ends.unsure())
         return Taken(tuple(steps), segments, tuple(events), self._cursor)
 
     def live(self, tail: EdgeBatch, *, now_ns: int, alive: bool) -> LiveSlot:
@@ -192,6 +192,8 @@ class StepBuilder:
         end_ns = max(self._last_ns, end_ns if self._run_end_ns is None else min(end_ns, self._run_end_ns))
         if self._last_ns:
             self._period.acc[self._stack[-1]] += end_ns - self._last_ns
+        if self._is_inferring:
+            self._flush_inferred()
         self._fetches.give_up()
         if self._step:
             self._add_segment("tail", self._start_ns(), end_ns, self._period, self._fetches.period)
@@ -201,6 +203,12 @@ class StepBuilder:
         self._last_ns = self._period_ns = end_ns
         self._period = Period.fresh()
         return self.take()
+
+    def _means(self) -> tuple[list[int], list[bool], Callable[[int], None], Callable[[int], None]]:
+        """What the codes mean: the slot of each, which closes count, and what to do."""
+        if self._is_inferring:
+            return SLOTS, CLOSES, self._opened_inferring, self._closed_inferring
+        return SLOT_OF, CLOSES_EXPLICIT, self._opened, self._closed
 
     # -- edges --------------------------------------------------------------------------------------------------------
 
@@ -234,17 +242,13 @@ class StepBuilder:
             self._fetches.started(acc[STARTING])
             acc[STARTING] = 0
 
-    def _close_across(self, slot: int) -> None:
-        """Closes a phase that is not the innermost: those inside lost their close (an optimizer step that raised)."""
-        if slot in self._stack[1:]:
-            while self._stack.pop() != slot:
-                pass
-
     def _control(self, code: int) -> None:
         if code == edges.CLOSE_NO_BATCH:
             self._close_across(FETCH)
             self._period.acc[self._stack[-1]] += self._period.acc[FETCH]
             self._period.acc[FETCH] = 0
+            if self._is_inferring:
+                self._no_batch()
         elif code == edges.RAISED:
             self._raised_in = self._stack[-1]
         elif code == edges.STEP_BEGIN:
@@ -274,6 +278,8 @@ class StepBuilder:
     # -- steps and segments -------------------------------------------------------------------------------------------
 
     def _begin_step(self) -> None:
+        if self._is_inferring:
+            self._stop_inferring()
         if not self._has_forward:
             self._fetches.forward()
         if self._step == 0 and not self._fetches.period.training and not self._fetches.period.undecided:
@@ -312,46 +318,6 @@ class StepBuilder:
         self._period = Period.fresh()
         self._raised_in = None
 
-    def _start_ns(self) -> int:
-        if self._period_ns is not None:
-            return self._period_ns
-        return self.state.identity.process_start_ns or self._last_ns
-
-    def _fold_into_startup(self) -> None:
-        """What came so far belongs to the startup: the next period begins here."""
-        if self._startup is None:
-            self._startup = (self._start_ns(), Period.fresh(), PeriodFetches())
-        _, startup, fetches = self._startup
-        done = self._fetches.restart_period()
-        startup.merge(self._period)
-        fetches.eval_ns += done.eval_ns
-        fetches.had_eval |= done.had_eval
-        for serial, waited in done.training.items():
-            fetches.training.setdefault(serial, Waited()).add(waited)
-        user_step, self._period = self._period.user_step, Period.fresh()
-        self._period.user_step = user_step
-        self._period_ns = self._last_ns
-
-    def _end_startup(self, end_ns: int) -> None:
-        assert self._startup is not None
-        start_ns, period, fetches = self._startup
-        self._add_segment("startup", start_ns, end_ns, period, fetches)
-        self._startup = None
-
-    def _add_segment(self, kind: str, start_ns: int, end_ns: int, period: Period, fetches: PeriodFetches) -> None:
-        rank = self.state.identity.rank
-        self._segments.append(
-            segment_of(kind, rank=rank, start_ns=start_ns, end_ns=end_ns, period=period, fetches=fetches)
-        )
-
-    def _phase_of(self, slot: int) -> str:
-        if slot < NUM_PHASES:
-            return phases.PHASES[slot]
-        if slot >= FETCH:
-            return phases.FORWARD if slot == NO_GRAD else phases.INPUT
-        number = slot - FIRST_REGION
-        return phases.REGION_PREFIX + self.state.regions.get(number, str(number))
-
     # -- gaps and restarts --------------------------------------------------------------------------------------------
 
     def _lose(self, num_lost: int) -> None:
@@ -360,13 +326,16 @@ class StepBuilder:
         self._period = Period.fresh()
         self._fetches.give_up()
         self._fetches.restart_period()
+        self._forget_pieces()
         self.state = replace(self.state, num_lost_edges=self.state.num_lost_edges + num_lost)
 
     def _skip_gap(self, stamps: list[float], codes: bytes) -> int:
-        """The index behind the next numbered step end; the steps up to it are lost and counted."""
+        """The index behind the next numbered step end, or update; the steps up to it are lost and counted."""
         for i in range(1, len(codes)):
-            if codes[i] == edges.STEP_NUMBER and codes[i - 1] in _STEP_EDGES:
-                step = int(stamps[i])
+            is_step = codes[i] == edges.STEP_NUMBER and codes[i - 1] in _STEP_EDGES
+            if is_step or (codes[i] == edges.UPDATED and codes[i - 1] == edges.OPTIMIZER + edges.CLOSE):
+                step = int(stamps[i]) if is_step else self._skip_to_update(int(stamps[i]))
+                self._is_inferring &= not is_step
                 num_lost = self.state.num_lost_steps + max(0, step - self._step)
                 self.state = replace(self.state, num_lost_steps=num_lost)
                 self._last_ns = self._period_ns = int(stamps[i - 1] * 1e9)
@@ -385,6 +354,8 @@ class StepBuilder:
                 "serial": draft.serial,
                 "num_fetches": draft.num_fetches,
                 "training": self._fetches.known_training(),
+                "inference": draft.inference,
+                "ends": vars(self._ends) if self._ends.total and draft.inference is None else None,
             }
         )
 
@@ -393,4 +364,10 @@ class StepBuilder:
         self.position, self._step = found["position"], found["step"]
         self._last_ns = self._period_ns = found["end_ns"]
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
-        self._fetches.resume(found["serial"], found["num_fetches"], found["training"])
+        inference = found.get("inference")
+        training = found["training"] if inference is None else inference["fetches"]["training"]
+        self._fetches.resume(found["serial"], found["num_fetches"], training)
+        if inference is not None:
+            self._resume_inferring(inference)
+        elif found.get("ends"):
+            self._ends = Ends(**found["ends"])

@@ -210,6 +210,8 @@ class RankState:
     total_steps: Optional[int] = None
     user_step: Optional[int] = None  # the newest trace_step(step=)
     end: Optional[RankEnd] = None
+    inferred: bool = False  # steps were found without trace_step
+    unsure: str = ""  # why those cannot be trusted, with the counts; empty: they can
 
 
 @dataclass(frozen=True)
@@ -222,11 +224,12 @@ class RegionName:
 
 @dataclass(frozen=True)
 class Watching:
-    """The phases whose hooks are installed, and those that cannot be on this torch, with the reason."""
+    """The phases whose hooks are installed, those that cannot be and why, and whether steps are inferred."""
 
     phases: tuple[str, ...]
     unseen: Mapping[str, str] = field(default_factory=dict)
     total_steps: Optional[int] = None
+    infers: bool = False  # until the first trace_step
 
 
 @dataclass(frozen=True)

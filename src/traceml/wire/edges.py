@@ -17,7 +17,7 @@ FORWARD: Final = 3
 BACKWARD: Final = 4
 SYNC: Final = 5
 OPTIMIZER: Final = 6
-EVAL: Final = 7  # a no-grad forward of a traced model outside a step
+EVAL: Final = 7  # a no-grad forward of a traced model outside a step; of a root where steps are inferred
 CHECKPOINT: Final = 8
 COMPILE: Final = 9
 GC: Final = 10
@@ -42,8 +42,11 @@ TOKENS: Final = 131  # likewise
 COUNTED_SAMPLES: Final = 132  # count(samples=): the user's own number
 COUNTED_TOKENS: Final = 133
 STEP_NUMBER: Final = 134  # how many steps are finished: behind a STEP_END now and then, so that a gap can be counted
+UPDATED: Final = 135  # behind an optimizer step outside trace_step: optimizer number << UPDATE_BITS | updates so far
+SKIPPED: Final = 136  # likewise, behind a GradScaler.step that left its optimizer alone
 
 SERIAL_BITS: Final = 28
+UPDATE_BITS: Final = 40
 
 #: Which phase the time under an open code belongs to. ITERATOR and FORWARD_NO_GRAD are decided by the reader.
 PHASE_OF: Final[dict[int, str]] = {
@@ -66,5 +69,5 @@ KNOWN: Final = (
     OPENS
     | frozenset(code + CLOSE for code in OPENS)
     | frozenset({CLOSE_NO_BATCH, RAISED, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END})
-    | frozenset({SERIAL, USER_STEP, SAMPLES, TOKENS, COUNTED_SAMPLES, COUNTED_TOKENS, STEP_NUMBER})
+    | frozenset({SERIAL, USER_STEP, SAMPLES, TOKENS, COUNTED_SAMPLES, COUNTED_TOKENS, STEP_NUMBER, UPDATED, SKIPPED})
 )

@@ -1,0 +1,362 @@
+"""Finds the steps of a training that has no `trace_step`: decided late, from what was fetched, computed and updated.
+
+A step ends with its last update, and that is known when the next one begins: a batch of the training loader arrives, or
+an optimizer steps that already did in this step. Until then the open period is two: a piece up to the last update, and
+what came since, which is the next step's once the end is declared. So phases add up to the periods exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Iterable, Optional
+
+from traceml.analysis.division import (
+    BACKWARD,
+    BETWEEN,
+    EVAL,
+    FETCH,
+    FORWARD,
+    IN_STEP,
+    NO_GRAD,
+    NUM_SLOTS,
+    OPTIMIZER,
+    SLOT_OF,
+    STARTING,
+    Draft,
+    Period,
+)
+from traceml.analysis.fetches import PeriodFetches
+from traceml.analysis.periods import Periods
+from traceml.schema import units
+from traceml.wire import edges
+
+_NUM_RECENT: Final = 8  # ends; while half of them came by loader, an optimizer that steps again ends nothing
+_NUM_PATIENT: Final = 64  # backwards without any update, before each is taken for a step
+_COUNT_MASK: Final = (1 << edges.UPDATE_BITS) - 1
+
+#: What an open code means here: a no-grad forward is an evaluation's or the step's own, which is known later.
+SLOTS: Final = [NO_GRAD if code == edges.EVAL else slot for code, slot in enumerate(SLOT_OF)]
+#: The slots whose close is looked at, while inferring and otherwise.
+CLOSES: Final = [slot >= FETCH or slot == BACKWARD for slot in range(NUM_SLOTS)]
+CLOSES_EXPLICIT: Final = [slot >= FETCH for slot in range(NUM_SLOTS)]
+
+
+@dataclass
+class Ends:
+    """How the inferred steps of a run ended: what says whether they can be trusted."""
+
+    by_loader: int = 0
+    by_update: int = 0
+    by_backward: int = 0
+    by_nothing: int = 0  # the run was over, or trace_step began
+    recent: str = ""  # the last 8 by loader (l) or update (u)
+    fewest: Optional[int] = None  # updates a step
+    most: int = 0
+    optimizers: list[int] = field(default_factory=list)
+    num_updates: int = 0
+
+    @property
+    def total(self) -> int:
+        """All ends."""
+        return self.by_loader + self.by_update + self.by_backward + self.by_nothing
+
+    @property
+    def come_by_loader(self) -> bool:
+        """Whether at least half of the last 8 ends came by loader."""
+        return 2 * self.recent.count("l") >= len(self.recent) > 0
+
+    def count(self, how: str, num_updates: int) -> None:
+        """One more end; of the last step of a run it is not known whether it had all its updates."""
+        setattr(self, how, getattr(self, how) + 1)
+        if how in ("by_loader", "by_update"):
+            self.recent = (self.recent + how[3])[-_NUM_RECENT:]
+            self.fewest = num_updates if self.fewest is None else min(self.fewest, num_updates)
+            self.most = max(self.most, num_updates)
+
+    def unsure(self) -> str:
+        """Why the steps cannot be trusted, in words with the counts; empty when they can."""
+        said = []
+        if self.by_backward:
+            backwards = units.count(self.by_backward)
+            said.append(f"no optimizer step was seen, so each of {backwards} backwards was taken for a step")
+        if self.by_loader and self.by_update:
+            loader, update = units.count(self.by_loader), units.count(self.by_update)
+            said.append(f"{loader} steps ended by the next batch, {update} by an optimizer that stepped again")
+        if len(self.optimizers) > 1 and self.fewest != self.most:
+            said.append(f"{len(self.optimizers)} optimizers made {self.fewest} to {self.most} updates a step")
+        return "; ".join(said)
+
+
+@dataclass
+class _Piece:
+    """A period that ended with an update (or a backward), and may go on."""
+
+    period: Period
+    fetches: PeriodFetches
+    end_ns: int
+    position: int
+    serial: int
+    num_fetches: int
+    resume: dict[str, Any]
+
+
+class InferredSteps(Periods):
+    """The open period, cut where a training without `trace_step` ends its steps."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self._is_inferring = False
+        self._ends = Ends()
+        self._piece: Optional[_Piece] = None  # up to the open step's last update
+        self._backwards: list[_Piece] = []  # while no update was ever seen: one a backward
+        self._has_worked = False  # forward or backward with gradients since the last update
+        self._stepped: set[int] = set()  # the optimizers that stepped in the open step
+        self._num_in_step = 0  # their updates
+        self._inside: Optional[int] = None  # the optimizer that stepped within another one's step
+        self._in_backward: list[int] = []  # the optimizers that stepped within the open backward
+
+    # -- edges --------------------------------------------------------------------------------------------------------
+
+    def _opened_inferring(self, slot: int) -> None:
+        self._raised_in = None
+        period = self._period
+        if slot == FETCH:
+            self._fetch_opened()
+        elif slot == FORWARD:
+            self._has_forward = True
+            if period.seen[NO_GRAD]:
+                period.move(NO_GRAD, FORWARD)
+            self._work()
+            self._fetched_for_work()
+        elif slot == BACKWARD:
+            self._work()
+            self._period.num_backwards += slot not in self._stack
+            if self._fetches.has_open:
+                self._fetched_for_work()
+        elif slot == OPTIMIZER:
+            period.num_optimizer_steps += slot not in self._stack
+        elif slot == NO_GRAD:
+            self._fetches.maybe_evaluated()
+
+    def _closed_inferring(self, slot: int) -> None:
+        period, fetches = self._period, self._fetches
+        if slot in self._stack:
+            return  # the outermost one counts
+        if slot == FETCH:
+            fetches.fetched(period.acc[FETCH])
+            period.acc[FETCH] = 0
+            if self._piece is not None and fetches.is_training:
+                self._end_inferred("by_loader")
+        elif slot == STARTING:
+            fetches.started(period.acc[STARTING])
+            period.acc[STARTING] = 0
+        elif slot == NO_GRAD:
+            if self._stack[0] == BETWEEN and not fetches.has_open:
+                period.move(NO_GRAD, EVAL)
+        elif self._in_backward:
+            serials, self._in_backward = self._in_backward, []
+            self._update(serials)
+        elif not self._ends.num_updates and OPTIMIZER not in self._stack:
+            self._end_backward()
+
+    def _fetch_opened(self) -> None:
+        if OPTIMIZER in self._stack:
+            self._close_across(OPTIMIZER)  # it raised
+        fetches, period = self._fetches, self._period
+        if fetches.opening():
+            period.move(NO_GRAD, EVAL)
+        if self._has_worked and self._is_before_training() and not period.num_backwards and not fetches.period.training:
+            self._has_worked = False  # a forward to see whether the model works
+        if not self._has_worked:
+            if not fetches.feeds_the_same():
+                period.move(IN_STEP, BETWEEN)
+                if self._is_before_training():
+                    self._fold_into_startup()
+            self._stack[0] = IN_STEP
+
+    def _no_batch(self) -> None:
+        """An exhausting fetch delivered nothing: without a batch in hand the step has not begun."""
+        if not self._has_worked and not self._fetches.has_open:
+            self._period.move(IN_STEP, BETWEEN)
+            self._stack[0] = BETWEEN
+
+    def _work(self) -> None:
+        """Work with gradients begins."""
+        if not self._has_worked:
+            self._has_worked = True
+            fetches = self._fetches.period
+            if self._is_before_training() and not fetches.training and not fetches.undecided:
+                self._fold_into_startup()  # no fetch feeds the first step: the startup ends here
+        self._stack[0] = IN_STEP
+
+    def _fetched_for_work(self) -> None:
+        self._fetches.forward()
+        if self._piece is not None and self._fetches.period.training:
+            self._end_inferred("by_loader")
+
+    def _is_before_training(self) -> bool:
+        return self._step == 0 and self._piece is None and not self._backwards
+
+    # -- updates ------------------------------------------------------------------------------------------------------
+
+    def _updated(self, value: int) -> None:
+        """An optimizer's step is over."""
+        serial, self._ends.num_updates = value >> edges.UPDATE_BITS, value & _COUNT_MASK
+        if OPTIMIZER in self._stack:
+            if serial != self._inside:
+                self._inside = serial
+                return  # within another optimizer's step, which counts
+            self._close_across(OPTIMIZER)  # it was not: that one had raised
+        self._inside = None
+        if BACKWARD in self._stack:
+            self._in_backward.append(serial)
+        else:
+            self._update((serial,))
+
+    def _skipped(self, value: int) -> None:
+        """A GradScaler kept an optimizer from stepping: the step ends all the same."""
+        self._ends.num_updates = max(1, self._ends.num_updates)
+        self._update((value >> edges.UPDATE_BITS,))
+
+    def _update(self, serials: Iterable[int]) -> None:
+        ends = self._ends
+        self._join_backwards()
+        if self._piece is not None:
+            if not ends.come_by_loader and not self._stepped.isdisjoint(serials):
+                self._end_inferred("by_update")
+        elif self._step == 0 and not self._has_worked and not self._fetches.has_open:
+            return  # nothing to update with: `optimizer.step()` before the loop, to please a scheduler
+        self._cut()
+        for serial in serials:
+            self._num_in_step += 1
+            self._stepped.add(serial)
+            if serial not in ends.optimizers:
+                ends.optimizers.append(serial)
+
+    def _end_backward(self) -> None:
+        """While no optimizer was ever seen a backward may be a step's end; the first update takes that back."""
+        self._cut()
+        assert self._piece is not None
+        self._backwards.append(self._piece)
+        self._piece = None
+        if self._ends.by_backward or len(self._backwards) > _NUM_PATIENT:
+            self._end_backwards()
+
+    def _end_backwards(self) -> None:
+        for piece in self._backwards:
+            self._piece = piece
+            self._end_inferred("by_backward")
+        self._backwards = []
+
+    def _join_backwards(self) -> None:
+        """They were parts of one period, which goes on."""
+        if not self._backwards:
+            return
+        first, *others = self._backwards
+        for piece in others:
+            self._join(first.period, first.fetches, piece.period, piece.fetches)
+        self._join(first.period, first.fetches, self._period, self._fetches.period)
+        self._period, self._backwards, self._has_worked = first.period, [], True
+
+    # -- pieces and steps ---------------------------------------------------------------------------------------------
+
+    def _cut(self) -> None:
+        """The open step's piece ends here; what follows is apart until it is known whose it is."""
+        period, fetches, stack = self._period, self._fetches, self._stack
+        period.move(NO_GRAD, FORWARD)
+        piece = self._piece
+        if piece is not None:
+            self._join(piece.period, piece.fetches, period, fetches.period)
+        stack[0] = BETWEEN
+        self._piece = _Piece(
+            period=period if piece is None else piece.period,
+            fetches=fetches.period if piece is None else piece.fetches,
+            end_ns=self._last_ns,
+            position=self.position,
+            serial=fetches.serial,
+            num_fetches=fetches.num_fetches(fetches.serial),
+            resume={"updates": self._ends.num_updates, "stack": stack.copy(), "fetches": fetches.snapshot()},
+        )
+        self._period = Period.fresh()
+        for slot in stack[1:]:
+            self._period.seen[slot] = True  # a region around the whole loop
+        fetches.split()
+        self._has_worked, self._inside = False, None
+
+    def _join(self, period: Period, fetches: PeriodFetches, later: Period, later_fetches: PeriodFetches) -> None:
+        later.move(BETWEEN, IN_STEP)
+        period.merge(later)
+        self._fetches.join(fetches, later_fetches)
+
+    def _end_inferred(self, how: str) -> None:
+        """Declares that the open step ended where its piece does."""
+        piece, self._piece = self._piece, None
+        assert piece is not None
+        self._ends.count(how, self._num_in_step)
+        self._stepped.clear()
+        self._num_in_step = 0
+        self._fetches.settle(piece.fetches)
+        self._step += 1
+        self._held.append(
+            Draft(
+                step=self._step,
+                start_ns=self._start_ns(),
+                end_ns=piece.end_ns,
+                period=piece.period,
+                fetches=piece.fetches,
+                failed_in=None,
+                position=piece.position,
+                serial=piece.serial,
+                num_fetches=piece.num_fetches,
+                inference={**piece.resume, "ends": {**vars(self._ends), "optimizers": [*self._ends.optimizers]}},
+            )
+        )
+        self._period_ns = piece.end_ns
+
+    def _flush_inferred(self) -> None:
+        """Nothing more comes: what ended with an update was a step, and where there was none, each backward was."""
+        self._decide_rest()
+        if self._piece is not None:
+            self._end_inferred("by_nothing")
+        self._end_backwards()
+
+    def _stop_inferring(self) -> None:
+        """The first `trace_step` begins."""
+        self._is_inferring = False
+        self._decide_rest()
+        if self._piece is not None:
+            self._end_inferred("by_nothing")
+        self._join_backwards()
+        self._period.move(IN_STEP, BETWEEN)
+
+    def _decide_rest(self) -> None:
+        """No step of its own begins with what came since the last update, unless there was work."""
+        self._fetches.opening()
+        if not self._has_worked:
+            self._period.move(IN_STEP, BETWEEN)
+            self._period.move(NO_GRAD, EVAL)
+
+    # -- gaps and restarts --------------------------------------------------------------------------------------------
+
+    def _forget_pieces(self) -> None:
+        """Edges were lost: the open step is not known any more."""
+        self._piece, self._backwards, self._has_worked = None, [], False
+        self._stepped.clear()
+        self._num_in_step, self._inside, self._in_backward = 0, None, []
+
+    def _skip_to_update(self, value: int) -> int:
+        """The number of the step that an update behind a gap belongs to, by the updates that a step has had so far."""
+        num_updates = value & _COUNT_MASK
+        a_step = max(1, round(self._ends.num_updates / self._step)) if self._step else 1
+        num_lost = max(0, num_updates - self._ends.num_updates) // a_step
+        self._ends.num_updates = num_updates
+        return self._step + num_lost
+
+    def _resume_inferring(self, found: dict[str, Any]) -> None:
+        self._is_inferring = True
+        self._ends = Ends(**found["ends"])
+        self._ends.num_updates = found["updates"]
+        self._stack = found["stack"]
+        for slot in self._stack[1:]:
+            self._period.seen[slot] = True
+        self._fetches.restore(found["fetches"])
