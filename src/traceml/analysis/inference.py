@@ -106,6 +106,7 @@ class InferredSteps(Periods):
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
         self._is_inferring = False
+        self._num_inferred = 0  # before the first trace_step; those behind it are counted apart by the recorder
         self._ends = Ends()
         self._piece: Optional[_Piece] = None  # up to the open step's last update
         self._backwards: list[_Piece] = []  # while no update was ever seen: one a backward
@@ -277,9 +278,7 @@ class InferredSteps(Periods):
             num_fetches=fetches.num_fetches(fetches.serial),
             resume={"updates": self._ends.num_updates, "stack": stack.copy(), "fetches": fetches.snapshot()},
         )
-        self._period = Period.fresh()
-        for slot in stack[1:]:
-            self._period.seen[slot] = True  # a region around the whole loop
+        self._period = self._fresh()
         fetches.split()
         self._has_worked, self._inside = False, None
 
@@ -326,6 +325,7 @@ class InferredSteps(Periods):
         self._decide_rest()
         if self._piece is not None:
             self._end_inferred("by_nothing")
+        self._num_inferred = self._step
         self._join_backwards()
         self._period.move(IN_STEP, BETWEEN)
 
@@ -357,6 +357,5 @@ class InferredSteps(Periods):
         self._ends = Ends(**found["ends"])
         self._ends.num_updates = found["updates"]
         self._stack = found["stack"]
-        for slot in self._stack[1:]:
-            self._period.seen[slot] = True
+        self._period = self._fresh()
         self._fetches.restore(found["fetches"])

@@ -42,6 +42,13 @@ class Periods:
         self._startup: Optional[tuple[int, Period, PeriodFetches]] = None
         self._segments: list[Segment] = []
 
+    def _fresh(self) -> Period:
+        """A new period; phases that are open (a region around the loop) reach into it."""
+        period = Period.fresh()
+        for slot in self._stack[1:]:
+            period.seen[slot] = True
+        return period
+
     def _close_across(self, slot: int) -> None:
         """Closes a phase that is not the innermost: those inside lost their close (an optimizer step that raised)."""
         if slot in self._stack[1:]:
@@ -64,7 +71,7 @@ class Periods:
         fetches.had_eval |= done.had_eval
         for serial, waited in done.training.items():
             fetches.training.setdefault(serial, Waited()).add(waited)
-        user_step, self._period = self._period.user_step, Period.fresh()
+        user_step, self._period = self._period.user_step, self._fresh()
         self._period.user_step = user_step
         self._period_ns = self._last_ns
 

@@ -84,7 +84,7 @@ class StepBuilder(InferredSteps):
         if isinstance(body, LoaderInfo):
             self._fetches.loaders[body.number] = body
         elif isinstance(body, StepFailure):
-            self._events.exceptions[body.step] = body.exception
+            self._events.exceptions[body.step + self._num_inferred] = body.exception
         elif isinstance(body, Watching) and body.infers and not self._cursor:
             self._is_inferring = True
 
@@ -334,8 +334,9 @@ class StepBuilder(InferredSteps):
         for i in range(1, len(codes)):
             is_step = codes[i] == edges.STEP_NUMBER and codes[i - 1] in _STEP_EDGES
             if is_step or (codes[i] == edges.UPDATED and codes[i - 1] == edges.OPTIMIZER + edges.CLOSE):
-                step = int(stamps[i]) if is_step else self._skip_to_update(int(stamps[i]))
-                self._is_inferring &= not is_step
+                if is_step and self._is_inferring:
+                    self._is_inferring, self._num_inferred = False, self._step
+                step = self._num_inferred + int(stamps[i]) if is_step else self._skip_to_update(int(stamps[i]))
                 num_lost = self.state.num_lost_steps + max(0, step - self._step)
                 self.state = replace(self.state, num_lost_steps=num_lost)
                 self._last_ns = self._period_ns = int(stamps[i - 1] * 1e9)
@@ -355,6 +356,7 @@ class StepBuilder(InferredSteps):
                 "num_fetches": draft.num_fetches,
                 "training": self._fetches.known_training(),
                 "inference": draft.inference,
+                "num_inferred": self._num_inferred,
                 "ends": vars(self._ends) if self._ends.total and draft.inference is None else None,
             }
         )
@@ -364,7 +366,7 @@ class StepBuilder(InferredSteps):
         self.position, self._step = found["position"], found["step"]
         self._last_ns = self._period_ns = found["end_ns"]
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
-        inference = found.get("inference")
+        inference, self._num_inferred = found.get("inference"), found.get("num_inferred", 0)
         training = found["training"] if inference is None else inference["fetches"]["training"]
         self._fetches.resume(found["serial"], found["num_fetches"], training)
         if inference is not None:

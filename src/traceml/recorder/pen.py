@@ -37,6 +37,7 @@ class Pen:
         "guard",
         "house_due",
         "in_step",
+        "infers",
         "is_late",
         "iterator",
         "late_looks",
@@ -44,6 +45,7 @@ class Pen:
         "mask",
         "memory_due",
         "num_failures",
+        "num_forwards",
         "num_steps",
         "nxt",
         "owner",
@@ -63,6 +65,8 @@ class Pen:
         self.clock = time.perf_counter
         self.owner: Optional[int] = get_ident()
         self.in_step = self.busy = False
+        self.infers = False  # no trace_step yet: steps are inferred
+        self.num_forwards = 0  # since the last update, while inferring
         self.num_steps = self.num_failures = self.iterator = 0
         self.house_due = SEAL_EDGES  # the edge from which on keep_house is called
         self.forward_class: Any = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable, Final, Optional
 
 from traceml.recorder import memory, step
-from traceml.recorder.hooks import backward, checkpoint, collections, forward, loader, optimizer
+from traceml.recorder.hooks import backward, checkpoint, collections, forward, inference, loader, optimizer
 from traceml.recorder.identity import identify, process_start_ns
 from traceml.recorder.pen import Pen
 from traceml.schema import phases
@@ -39,13 +39,20 @@ class Session:
         total_steps: As told by the user, for the time left.
         max_steps: After so many steps everything comes off again; None: never.
         first: The process's first run; its startup begins when the process did.
+        infer: Whether steps are inferred until the first `trace_step`.
 
     Raises:
         OSError: The ring cannot be made.
     """
 
     def __init__(
-        self, ring_dir: Path, *, total_steps: Optional[int] = None, max_steps: Optional[int] = None, first: bool = True
+        self,
+        ring_dir: Path,
+        *,
+        total_steps: Optional[int] = None,
+        max_steps: Optional[int] = None,
+        first: bool = True,
+        infer: bool = True,
     ) -> None:
         global _open  # noqa: PLW0603  # what a fork must find
         started_ns = process_start_ns() if first else time.perf_counter_ns()
@@ -60,14 +67,14 @@ class Session:
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
-        self._install(total_steps)
+        self._install(total_steps, infer=infer)
         if max_steps is not None:
             self.pen.stop_at, self.pen.stop = max_steps, lambda: self.close("trace-max-steps")
         _open = self
         _watch_forks()
         step.begin_session(self.pen)
 
-    def _install(self, total_steps: Optional[int]) -> None:
+    def _install(self, total_steps: Optional[int], *, infer: bool) -> None:
         watched, unseen = [phases.EVAL], {}
         for phase, install in _HOOKS.items():
             try:
@@ -79,10 +86,15 @@ class Session:
                 unseen[phase] = why_not
             else:
                 watched.append(phase)
+        if infer:
+            try:
+                inference.install(self.pen)
+            except Exception as error:  # noqa: BLE001  # guard
+                self.pen.guard.fault(inference.HOOK, error)
         allocator = memory.find_allocator()
         if allocator is not None:
             memory.watch(self.pen, allocator, rank=self.identity.rank)
-        self.pen.ring.send(Watching(tuple(watched), unseen, total_steps))
+        self.pen.ring.send(Watching(tuple(watched), unseen, total_steps, self.pen.infers))
 
     def ask(self, *, patience_s: float) -> bool:
         """Asks the collector for a report of all steps so far; True when it came within `patience_s` seconds."""

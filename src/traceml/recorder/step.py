@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.guard import say
+from traceml.recorder.hooks import inference
 from traceml.recorder.hooks.forward import SLOT, attach
 from traceml.recorder.pen import Pen
 from traceml.schema.records import StepFailure
@@ -30,6 +31,8 @@ def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
     global current, reason  # a global read is the cheapest a step can do
     current, reason = pen, why_not
     enter, leave = (_inert_enter, _inert_leave) if pen is None else (_make_enter(pen), _make_leave(pen))
+    if pen is not None and pen.infers:
+        enter = _make_first_enter(pen, enter)
     # Closures over one session's names cost two thirds of the same with attributes.
     trace_step.__enter__, trace_step.__exit__ = enter, leave  # type: ignore[method-assign]
 
@@ -96,6 +99,21 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
         return self
 
     return enter
+
+
+def _make_first_enter(pen: Pen, enter: Callable[[trace_step], trace_step]) -> Callable[[trace_step], trace_step]:
+    """The first `trace_step` ends the inference of steps for good."""
+
+    def enter_first(self: trace_step) -> trace_step:
+        try:
+            trace_step.__enter__ = enter  # type: ignore[method-assign]
+            pen.guard.remove(inference.HOOK)
+            pen.num_steps = 0
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(inference.HOOK, error)
+        return enter(self)
+
+    return enter_first
 
 
 def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +16,25 @@ ACTIONS = st.sampled_from(
 
 
 UNTRACED = st.sampled_from(
-    "fetch look eval gc region region_end save switch exhaust learn act update critic nested in_backward skip raise".split()
+    [
+        "fetch",
+        "look",
+        "eval",
+        "gc",
+        "region",
+        "region_end",
+        "save",
+        "switch",
+        "exhaust",
+        "learn",
+        "act",
+        "update",
+        "critic",
+        "nested",
+        "in_backward",
+        "skip",
+        "raise",
+    ]
 )
 
 
@@ -47,7 +67,7 @@ def wild_untraced(script: EdgeScript, actions: list[str], *, step_at: int = -1) 
         script.wait(number % 3)
         if number == step_at:
             script.begin().work().end()
-        do = {
+        do: dict[str, Callable[[], object]] = {
             "fetch": lambda: script.fetch(2),
             "look": lambda: script.iterator(loader=2, epoch=number + 2).fetch(3),  # noqa: B023  # called at once
             "switch": lambda: script.switch(loader=1 + number % 2),  # noqa: B023  # called at once

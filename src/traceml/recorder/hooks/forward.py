@@ -20,6 +20,7 @@ _FORWARD: Final = edges.FORWARD
 _NO_GRAD: Final = edges.FORWARD_NO_GRAD
 _EVAL: Final = edges.EVAL
 _CLOSE: Final = edges.CLOSE
+_NUM_QUIET: Final = 64  # forwards without an update
 
 
 class Forward:
@@ -44,7 +45,7 @@ class Forward:
         return type(None), ()
 
 
-def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Forward]:
+def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Forward]:  # noqa: C901  # one hot path
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
     class SessionForward(Forward):
@@ -61,6 +62,11 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Forward]:
             try:
                 if pen.in_step:
                     code = _FORWARD if grad_mode() else _NO_GRAD
+                elif pen.infers:
+                    code = _FORWARD if grad_mode() else _EVAL
+                    pen.num_forwards = num_forwards = pen.num_forwards + 1
+                    if not num_forwards % _NUM_QUIET:
+                        pen.keep_house()  # no update publishes: an evaluation, or an optimizer that we do not see
                 elif grad_mode():
                     return call(*args, **kwargs)
                 else:
@@ -142,6 +148,20 @@ def attach(pen: Pen, model: Any) -> None:
         if type(found) is not pen.forward_class:
             module.__dict__[SLOT] = pen.forward_class(module, found.call if isinstance(found, Forward) else found)
             _attached.models.add(module)
+
+
+def is_attached(pen: Pen, model: Any) -> bool:
+    """Whether the slot of a module holds this session's Forward."""
+    return type(model.__dict__.get(SLOT)) is pen.forward_class
+
+
+def detach(model: Any) -> None:
+    """Gives the slots that `attach` filled back, where they still hold ours."""
+    for module in (model, *_wrapped(model)):
+        found = module.__dict__.get(SLOT)
+        if isinstance(found, Forward):
+            _put_back(module, found)
+            _attached.models.discard(module)
 
 
 def _wrapped(model: Any) -> tuple[Any, ...]:

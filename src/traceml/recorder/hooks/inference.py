@@ -1,0 +1,247 @@
+"""Sees what steps are inferred from, while there is no `trace_step`: the root models, and the end of every update.
+
+For the first updates of each optimizer the class's `nn.Module.__call__` is replaced, and what is called outermost with
+gradients gets the slot of `forward`; what no optimizer trains loses it again. Then the replacement comes off.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from threading import get_ident
+from typing import Any, Callable, Final, Iterator
+
+from traceml.recorder.hooks import forward
+from traceml.recorder.pen import Pen
+from traceml.wire import edges
+from traceml.wire.ring import PUBLISHED
+
+HOOK: Final = "inference"
+_UPDATED: Final = edges.UPDATED
+_NUM_UPDATES: Final = 3  # of one optimizer, until its models are known
+_NUM_CALLS: Final = 256  # outermost calls, until we stop looking without any update
+_MAX_SEARCHES: Final = 16
+_NUM_MISSES: Final = 8
+_MAX_OPTIMIZERS: Final = 4095
+
+
+class Roots:
+    """Searches the models that are trained, by their outermost calls."""
+
+    def __init__(self, pen: Pen, module_class: Any, grad_mode: Callable[[], bool]) -> None:
+        self._pen, self._class, self._grad_mode = pen, module_class, grad_mode
+        self._real: Any = None  # `__call__` as it was, while searching
+        self._ours: Any = None
+        self._found: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._optimizers: list[weakref.ref[Any]] = []  # seen since the search began
+        self._num_searches = self._num_misses = self._num_calls = 0
+        self.num_updates_left = 0  # of the search; 0: there is none
+        self._leader = 0  # the optimizer whose updates count
+
+    def search(self, leader: int) -> None:
+        """Looks at outermost calls for the next updates of the optimizer `leader` (0: the first that updates)."""
+        self._leader, self.num_updates_left, self._num_calls = leader, _NUM_UPDATES, 0
+        if self._real is not None or self._num_searches >= _MAX_SEARCHES:
+            return
+        self._num_searches += 1
+        self._real = self._class.__call__
+        self._ours = self._make_call(self._real)
+        self._class.__call__ = self._ours
+
+    def updated(self, optimizer: Any, serial: int) -> None:
+        """An update while searching; the third one of the leader ends it."""
+        self._leader = self._leader or serial
+        if all(known() is not optimizer for known in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))
+        if serial == self._leader:
+            self.num_updates_left -= 1
+            if not self.num_updates_left:
+                self._give_back()
+                self._keep_trained()
+
+    def missed(self, number: int) -> None:
+        """An update came without a forward that we saw: the models may have changed, or were not found yet."""
+        if not self.num_updates_left and self._num_misses < _NUM_MISSES:
+            self._num_misses += 1
+            self.search(number)
+
+    def remove(self) -> None:
+        """Ends the search, and takes the slots off the roots."""
+        self.num_updates_left = 0
+        self._give_back()
+        for model in list(self._found):
+            forward.detach(model)
+        self._found = weakref.WeakSet()
+
+    def _give_back(self) -> None:
+        if self._real is not None and self._class.__call__ is self._ours:
+            self._class.__call__ = self._real
+        self._real = self._ours = None
+
+    def _make_call(self, real: Any) -> Any:
+        pen, grad_mode, found = self._pen, self._grad_mode, self._found
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807  # stands for the method
+            if not pen.busy and get_ident() == pen.owner and grad_mode():
+                called(self)
+            return real(self, *args, **kwargs)
+
+        def called(model: Any) -> None:
+            try:
+                if pen.is_late:
+                    pen.look_late()  # before the model's first call compiles
+                self._num_calls += 1
+                if not forward.is_attached(pen, model) and any(p.requires_grad for p in model.parameters()):
+                    forward.attach(pen, model)
+                    found.add(model)
+                elif self._num_calls >= _NUM_CALLS:
+                    self.num_updates_left = 0
+                    self._give_back()
+            except Exception as error:  # noqa: BLE001  # guard
+                pen.guard.fault(HOOK, error)
+
+        __call__.__wrapped__ = real  # type: ignore[attr-defined]
+        pen.skip(__call__)
+        return __call__
+
+    def _keep_trained(self) -> None:
+        """A model of which no parameter is in an optimizer (a metric network) is no root."""
+        optimizers = [known() for known in self._optimizers]
+        self._optimizers = []
+        trained = {
+            id(parameter)
+            for optimizer in optimizers
+            if optimizer is not None
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        }
+        models = list(self._found)
+        idle = [model for model in models if all(id(p) not in trained for p in model.parameters())]
+        if len(idle) == len(models):
+            return  # the optimizers hold copies of the parameters: who is trained cannot be told
+        for model in idle:
+            forward.detach(model)
+            self._found.discard(model)
+
+
+def install(pen: Pen) -> str:
+    """Begins to infer; returns why that cannot be, or nothing."""
+    torch = sys.modules["torch"]
+    module = sys.modules["torch.optim.optimizer"]
+    if not hasattr(module, "register_optimizer_step_post_hook"):
+        return f"torch {torch.__version__} has no global optimizer hooks; torch 2.0 or newer is needed to infer steps"
+    roots = Roots(pen, torch.nn.Module, torch.is_grad_enabled)
+    updated, skipped = _make_updated(pen, roots)
+    handles = [module.register_optimizer_step_post_hook(updated)]
+    scalers = list(_wrap_scalers(pen, skipped))
+
+    def remove() -> None:
+        pen.infers = False
+        while handles:
+            handles.pop().remove()
+        for owner, real, ours in scalers:
+            if owner.__dict__.get("step") is ours:
+                owner.step = real
+        roots.remove()
+
+    pen.skip(updated)
+    pen.guard.register(HOOK, remove)
+    pen.infers = True
+    if pen.guard.is_on(forward.HOOK):
+        roots.search(0)
+    return ""
+
+
+def _make_updated(  # noqa: C901  # closures over one state, as hot as a step end
+    pen: Pen, roots: Roots
+) -> tuple[Callable[[Any, Any, Any], None], Callable[[Any, int], int]]:
+    """The hook behind each optimizer step, and what a GradScaler asks: how many updates, and that there was none."""
+    nxt, mask, codes, stamps, header = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.ring.header
+    numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+    newest, number, base, count = 0, 0, 0.0, 0
+
+    def switch(optimizer: Any) -> None:
+        nonlocal newest, number, base
+        newest, found = id(optimizer), numbers.get(optimizer)
+        if found is None:
+            found = numbers[optimizer] = min(len(numbers) + 1, _MAX_OPTIMIZERS)
+            if found > 1:
+                roots.search(found)  # its model may be another one
+        number, base = found, float(found << edges.UPDATE_BITS)
+
+    def tend(optimizer: Any, j: int) -> None:
+        if number == 1 and pen.num_steps == pen.stop_at:
+            pen.stop()
+            return
+        if not pen.num_forwards and not pen.busy:
+            roots.missed(number)
+        if roots.num_updates_left:
+            roots.updated(optimizer, number)
+        if j >= pen.house_due:
+            pen.keep_house()
+        if stamps[(j - 1) & mask] >= pen.memory_due:
+            pen.read_memory(pen.clock())
+
+    def updated(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        nonlocal count
+        if get_ident() != pen.owner and (count or not pen.adopt()):
+            return
+        try:
+            if id(optimizer) != newest:
+                switch(optimizer)
+            count += 1
+            j = nxt()
+            k = j & mask
+            codes[k] = _UPDATED
+            stamps[k] = base + count
+            header[PUBLISHED] = j + 1
+            if number == 1:
+                pen.num_steps += 1
+            if (
+                roots.num_updates_left
+                or not pen.num_forwards
+                or j >= pen.house_due
+                or stamps[(j - 1) & mask] >= pen.memory_due
+                or pen.num_steps == pen.stop_at
+            ):
+                tend(optimizer, j)
+            pen.num_forwards = 0
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(HOOK, error)
+
+    def skipped(optimizer: Any, num_before: int) -> int:
+        if num_before == count:
+            if id(optimizer) != newest:
+                switch(optimizer)
+            pen.value(edges.SKIPPED, base + count)
+        return count
+
+    return updated, skipped
+
+
+def _wrap_scalers(pen: Pen, skipped: Callable[[Any, int], int]) -> Iterator[tuple[Any, Any, Any]]:
+    """Wraps `GradScaler.step` where it is defined, to see "asked, not done"; yields class, original, ours."""
+    for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
+        owner = getattr(sys.modules.get(name), "GradScaler", None)
+        if owner is None or "step" not in owner.__dict__:
+            continue
+        ours = _make_step(pen, skipped, owner.step)
+        yield owner, owner.step, ours
+        owner.step = ours
+
+
+def _make_step(pen: Pen, skipped: Callable[[Any, int], int], real: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        if get_ident() != pen.owner:
+            return real(self, optimizer, *args, **kwargs)
+        num_before = skipped(optimizer, -1)
+        done = real(self, optimizer, *args, **kwargs)
+        try:
+            skipped(optimizer, num_before)
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(HOOK, error)
+        return done
+
+    return step
