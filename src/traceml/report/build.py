@@ -147,6 +147,8 @@ def _facts(
         host=reader.host(),
         devices=reader.devices(),
         world_size=max((state.identity.world_size for state in states), default=1),
+        inferred=any(state.inferred for state in states),
+        unsure=next((state.unsure for state in states if state.unsure), ""),
     )
 
 
@@ -304,7 +306,7 @@ def _throughput(found: _Found) -> ThroughputInfo:
         samples_per_s=_sum_known([_rate(rank.num_samples, time_s) for rank, time_s in ranks]),
         tokens_per_s=_sum_known([_rate(rank.num_tokens, time_s) for rank, time_s in ranks]),
         wall_samples_per_s=_rate(wall, duration_s) if found.is_whole else None,
-        steps_per_s=_rate(spoken.num_steady, steps_s) if spoken else None,
+        steps_per_s=_rate(spoken.num_steady, steps_s) if spoken and not found.facts.unsure else None,
     )
 
 

@@ -82,6 +82,8 @@ def test_everything_comes_off_again(tmp_path: Path) -> None:
             len(optim._global_optimizer_post_hooks),
             len(gc.callbacks),
             nn.Module.__call__,
+            nn.Module.__dict__[SLOT],
+            torch.amp.GradScaler.step,
         ]
 
     before = names()

@@ -150,11 +150,6 @@ def attach(pen: Pen, model: Any) -> None:
             _attached.models.add(module)
 
 
-def is_attached(pen: Pen, model: Any) -> bool:
-    """Whether the slot of a module holds this session's Forward."""
-    return type(model.__dict__.get(SLOT)) is pen.forward_class
-
-
 def detach(model: Any) -> None:
     """Gives the slots that `attach` filled back, where they still hold ours."""
     for module in (model, *_wrapped(model)):

@@ -1,7 +1,8 @@
 """Sees what steps are inferred from, while there is no `trace_step`: the root models, and the end of every update.
 
-For the first updates of each optimizer the class's `nn.Module.__call__` is replaced, and what is called outermost with
-gradients gets the slot of `forward`; what no optimizer trains loses it again. Then the replacement comes off.
+For the first updates of each optimizer the slot that `forward` fills in an instance is filled in the class, too: what
+is called outermost with gradients gets its own from there, and what no optimizer trains loses it again. Then the class
+has its None back. (A replaced `nn.Module.__call__` finds the same, but the compiler guards it: a recompilation more.)
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ class Roots:
 
     def __init__(self, pen: Pen, module_class: Any, grad_mode: Callable[[], bool]) -> None:
         self._pen, self._class, self._grad_mode = pen, module_class, grad_mode
-        self._real: Any = None  # `__call__` as it was, while searching
-        self._ours: Any = None
+        self._ours: Any = None  # in the class's slot, while searching
         self._found: weakref.WeakSet[Any] = weakref.WeakSet()
         self._optimizers: list[weakref.ref[Any]] = []  # seen since the search began
         self._num_searches = self._num_misses = self._num_calls = 0
@@ -42,12 +42,11 @@ class Roots:
     def search(self, leader: int) -> None:
         """Looks at outermost calls for the next updates of the optimizer `leader` (0: the first that updates)."""
         self._leader, self.num_updates_left, self._num_calls = leader, _NUM_UPDATES, 0
-        if self._real is not None or self._num_searches >= _MAX_SEARCHES:
+        if self._ours is not None or self._num_searches >= _MAX_SEARCHES:
             return
         self._num_searches += 1
-        self._real = self._class.__call__
-        self._ours = self._make_call(self._real)
-        self._class.__call__ = self._ours
+        self._ours = self._make_finder()
+        setattr(self._class, forward.SLOT, self._ours)
 
     def updated(self, optimizer: Any, serial: int) -> None:
         """An update while searching; the third one of the leader ends it."""
@@ -66,6 +65,11 @@ class Roots:
             self._num_misses += 1
             self.search(number)
 
+    def compiled(self, model: Any) -> None:
+        """`model.compile()` has just taken the slot: ours goes before it."""
+        forward.attach(self._pen, model)
+        self._found.add(model)
+
     def remove(self) -> None:
         """Ends the search, and takes the slots off the roots."""
         self.num_updates_left = 0
@@ -75,24 +79,26 @@ class Roots:
         self._found = weakref.WeakSet()
 
     def _give_back(self) -> None:
-        if self._real is not None and self._class.__call__ is self._ours:
-            self._class.__call__ = self._real
-        self._real = self._ours = None
+        if self._ours is not None and self._class.__dict__.get(forward.SLOT) is self._ours:
+            setattr(self._class, forward.SLOT, None)
+        self._ours = None
 
-    def _make_call(self, real: Any) -> Any:
+    def _make_finder(self) -> Any:
         pen, grad_mode, found = self._pen, self._grad_mode, self._found
 
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807  # stands for the method
-            if not pen.busy and get_ident() == pen.owner and grad_mode():
-                called(self)
-            return real(self, *args, **kwargs)
+        class Finder:
+            def __get__(self, model: Any, _class: Any) -> Any:
+                """What the slot of a module without one holds: nothing, or the Forward that it has from now on."""
+                if model is None or pen.busy or get_ident() != pen.owner or not grad_mode():
+                    return None
+                return called(model)
 
-        def called(model: Any) -> None:
+        def called(model: Any) -> Any:
             try:
                 if pen.is_late:
                     pen.look_late()  # before the model's first call compiles
                 self._num_calls += 1
-                if not forward.is_attached(pen, model) and any(p.requires_grad for p in model.parameters()):
+                if any(parameter.requires_grad for parameter in model.parameters()):
                     forward.attach(pen, model)
                     found.add(model)
                 elif self._num_calls >= _NUM_CALLS:
@@ -100,10 +106,11 @@ class Roots:
                     self._give_back()
             except Exception as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
+            return model.__dict__.get(forward.SLOT)
 
-        __call__.__wrapped__ = real  # type: ignore[attr-defined]
-        pen.skip(__call__)
-        return __call__
+        pen.skip(Finder.__get__)
+        pen.skip(called)
+        return Finder()
 
     def _keep_trained(self) -> None:
         """A model of which no parameter is in an optimizer (a metric network) is no root."""
@@ -134,15 +141,15 @@ def install(pen: Pen) -> str:
     roots = Roots(pen, torch.nn.Module, torch.is_grad_enabled)
     updated, skipped = _make_updated(pen, roots)
     handles = [module.register_optimizer_step_post_hook(updated)]
-    scalers = list(_wrap_scalers(pen, skipped))
+    wrapped = [*_wrap_scalers(pen, skipped), *_wrap_compile(pen, roots, torch.nn.Module)]
 
     def remove() -> None:
         pen.infers = False
         while handles:
             handles.pop().remove()
-        for owner, real, ours in scalers:
-            if owner.__dict__.get("step") is ours:
-                owner.step = real
+        for owner, name, real, ours in wrapped:
+            if owner.__dict__.get(name) is ours:
+                setattr(owner, name, real)
         roots.remove()
 
     pen.skip(updated)
@@ -220,14 +227,14 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
     return updated, skipped
 
 
-def _wrap_scalers(pen: Pen, skipped: Callable[[Any, int], int]) -> Iterator[tuple[Any, Any, Any]]:
-    """Wraps `GradScaler.step` where it is defined, to see "asked, not done"; yields class, original, ours."""
+def _wrap_scalers(pen: Pen, skipped: Callable[[Any, int], int]) -> Iterator[tuple[Any, str, Any, Any]]:
+    """Wraps `GradScaler.step` where it is defined, to see "asked, not done"; yields class, name, original, ours."""
     for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
         owner = getattr(sys.modules.get(name), "GradScaler", None)
         if owner is None or "step" not in owner.__dict__:
             continue
         ours = _make_step(pen, skipped, owner.step)
-        yield owner, owner.step, ours
+        yield owner, "step", owner.step, ours
         owner.step = ours
 
 
@@ -245,3 +252,22 @@ def _make_step(pen: Pen, skipped: Callable[[Any, int], int], real: Callable[...,
         return done
 
     return step
+
+
+def _wrap_compile(pen: Pen, roots: Roots, module_class: Any) -> Iterator[tuple[Any, str, Any, Any]]:
+    """Wraps `Module.compile`, which fills the slot itself; yields class, name, original, ours."""
+    real = module_class.__dict__.get("compile")
+    if real is None:
+        return
+
+    @functools.wraps(real)
+    def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        done = real(self, *args, **kwargs)
+        try:
+            roots.compiled(self)
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(HOOK, error)
+        return done
+
+    yield module_class, "compile", real, compile_
+    module_class.compile = compile_

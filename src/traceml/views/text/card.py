@@ -79,7 +79,8 @@ def _hanging(label: str, text: str, width: int, *, indent: int, behind: int = 0)
 
 def _first_lines(report: Report, width: int) -> Iterator[str]:
     run = report.run
-    steps, took, ended = plural(run.steps, "step"), seconds(run.duration_s), ending(run)
+    steps = plural(run.steps, "inferred step" if run.inferred else "step")
+    took, ended = seconds(run.duration_s), ending(run)
     ranks = plural(run.world_size, "rank")
     if ended:
         said = [f"{ended} after {steps} in {took}", ranks]
