@@ -38,6 +38,7 @@ Summary = Dict[str, Any]
 Wanted = Mapping[str, Any]
 
 OF_RUN = (
+    "inferred",
     "steps",
     "micro_batches",
     "optimizer_steps",

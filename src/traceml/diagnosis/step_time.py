@@ -152,7 +152,7 @@ def _missing(facts: Facts, limits: Thresholds) -> tuple[str, str, str]:
             _TRACE_STEP,
         )
     if not num_all:
-        return "No step was seen.", "no `trace_step` was entered and left", _TRACE_STEP
+        return "No step was seen.", "no `trace_step` was entered and left, no optimizer stepped", _TRACE_STEP
     rank = facts.median_rank or max(facts.ranks, key=lambda rank: rank.num_steps)
     needed = num_steps_needed(facts, limits)
     if rank.num_steady >= needed:

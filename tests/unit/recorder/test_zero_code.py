@@ -86,6 +86,13 @@ def test_the_last_group_of_an_accumulation_is_short(
     assert recording.builder.state.unsure == ""
 
 
+@pytest.mark.parametrize("every", [1, 4])
+def test_accumulation_does_not_change_how_many_samples_are_counted(recording: Recording, every: int) -> None:
+    train(32, every=every)
+
+    assert sum(step.num_samples or 0 for step in recording.steps()) == 128
+
+
 def test_losses_and_parameters_are_what_they_are_without_us(tmp_path: Path) -> None:
     bare, bare_model = train(12)
     state = torch.get_rng_state()

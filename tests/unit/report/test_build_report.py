@@ -289,3 +289,20 @@ def test_a_built_report_holds_the_schema_and_a_wrong_one_does_not() -> None:
         place[path[-1]] = wrong
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(broken, json_schema())
+
+
+def test_inferred_steps_are_called_so_and_judged_like_others() -> None:
+    report = report_of(FakeStore(usual(), ranks=[replace(state_of(), inferred=True)]))
+
+    assert (report.run.inferred, report.verdict.diagnosis) == (True, "INPUT_BOUND")
+    assert report.throughput.steps_per_s is not None
+
+
+def test_unsure_steps_get_no_step_verdict_and_no_steps_a_second() -> None:
+    state = replace(state_of(), inferred=True, unsure="5 steps ended by the next batch, 24 by an optimizer")
+    report = report_of(FakeStore(usual(), ranks=[state]))
+
+    assert (report.run.inferred, report.step_time.diagnosis) == (True, "INSUFFICIENT_DATA")
+    assert "24 by an optimizer" in report.verdict.summary
+    assert report.throughput.steps_per_s is None
+    assert any("24 by an optimizer" in note for note in report.coverage.notes)

@@ -75,7 +75,7 @@ NO_STEP = VerdictInfo(
     diagnosis="INSUFFICIENT_DATA",
     severity="info",
     summary="No step was seen.",
-    why="no `trace_step` was entered and left",
+    why="no `trace_step` was entered and left, no optimizer stepped",
     next="put `with traceml.trace_step(model):` around the body of the training loop",
     impact=None,
 )

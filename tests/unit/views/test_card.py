@@ -153,3 +153,9 @@ def test_a_phase_that_no_table_knows_is_shown_by_its_name() -> None:
     rows = {**phase_rows({"input": 5.0}), "unheard": phase_rows({"input": 5.0})["input"]}
 
     assert "unheard" in card(replace(report, step_time=replace(report.step_time, phases=rows)))
+
+
+def test_a_run_without_trace_step_says_on_its_first_lines_that_steps_were_inferred() -> None:
+    lines = card(report_of(inferred=True, steps=100)).splitlines()
+
+    assert "100 inferred steps" in " ".join(lines[:2])
