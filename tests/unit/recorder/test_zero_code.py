@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import gc
-import pickle
 import threading
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -328,28 +324,6 @@ def test_training_in_a_thread_of_its_own_is_seen_from_its_second_step_on(recordi
     assert [seen(step) for step in steps[1:]] == [ALL] * (len(steps) - 1)
 
 
-def test_copies_and_pickles_of_a_root_hold_nothing_of_ours(recording: Recording) -> None:
-    _, model = train(5)
-    x = torch.randn(2, 8)
-    ema = copy.deepcopy(model)
-    with torch.no_grad():
-        ema[0].weight += 1
-
-    assert SLOT in model.__dict__
-    assert SLOT not in ema.__dict__
-    assert not torch.equal(ema(x), model(x))
-    assert b"traceml" not in pickle.dumps(model)
-
-
-def test_a_root_is_freed_as_soon_as_its_owner_lets_go(recording: Recording) -> None:
-    gone = weakref.ref(train(5)[1])
-    gc.disable()
-    try:
-        assert gone() is None
-    finally:
-        gc.enable()
-
-
 def test_the_first_trace_step_ends_the_search_and_the_roots(recording: Recording) -> None:
     _, other = train(2)
     model, criterion = model_of(), nn.CrossEntropyLoss()
@@ -366,56 +340,3 @@ def test_the_first_trace_step_ends_the_search_and_the_roots(recording: Recording
     steps = recording.steps()
     assert [step.step for step in steps] == list(range(1, 7))
     assert not [message for message in recording.messages if isinstance(message, Fault)]
-
-
-class Net(nn.Module):  # type: ignore[misc]  # torch is not typed here
-    """A class of the user's own: the compiler takes its call another way than that of torch.nn's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = model_of()
-
-    def forward(self, x: Any) -> Any:
-        return self.inner(x).relu()
-
-
-def wrapped(model: Any) -> Any:
-    return torch.compile(model, backend="eager", fullgraph=True)
-
-
-def compiled_in_place(model: Any) -> Any:
-    model.compile(backend="eager", fullgraph=isinstance(model, Net))  # torch refuses it for its own classes
-    return model
-
-
-def compiled_inside(model: Any) -> Any:
-    model = nn.Sequential(nn.Linear(8, 8), model)
-    model[1] = torch.compile(model[1], backend="eager", fullgraph=True)
-    return model
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own
-@pytest.mark.parametrize("compiled", [wrapped, compiled_in_place, compiled_inside])
-@pytest.mark.parametrize("made", [model_of, Net])
-def test_a_compiled_model_has_the_graphs_it_has_without_us(tmp_path: Path, made: Any, compiled: Any) -> None:
-    from torch._dynamo.utils import counters
-
-    def graphs() -> tuple[Any, ...]:
-        torch._dynamo.reset()
-        counters.clear()
-        model = compiled(made())
-        optimizer = sgd(model)
-        for x, _ in loader_of(8):
-            model(x).sum().backward()
-            optimizer.step()
-        return counters["stats"]["unique_graphs"], dict(counters["frames"]), dict(counters["graph_break"])
-
-    bare = graphs()
-    recording = Recording(tmp_path)
-    watched = graphs()
-
-    steps = recording.steps()
-
-    assert watched == bare
-    assert [seen(step) for step in steps] == [ALL] * 8
-    assert recording.builder.state.faults == ()
