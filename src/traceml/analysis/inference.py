@@ -7,7 +7,7 @@ what came since, which is the next step's once the end is declared. So phases ad
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Iterable, Optional
 
 from traceml.analysis.division import (
@@ -115,6 +115,11 @@ class InferredSteps(Periods):
         self._num_in_step = 0  # their updates
         self._inside: Optional[int] = None  # the optimizer that stepped within another one's step
         self._in_backward: list[int] = []  # the optimizers that stepped within the open backward
+
+    @property
+    def infers(self) -> bool:
+        """Whether steps are inferred; not any more once a `trace_step` was seen."""
+        return self._is_inferring
 
     # -- edges --------------------------------------------------------------------------------------------------------
 
@@ -335,6 +340,10 @@ class InferredSteps(Periods):
         if not self._has_worked:
             self._period.move(IN_STEP, BETWEEN)
             self._period.move(NO_GRAD, EVAL)
+
+    def _tell_ends(self) -> None:
+        if self._ends.total:
+            self.state = replace(self.state, inferred=True, unsure=self._ends.unsure())
 
     # -- gaps and restarts --------------------------------------------------------------------------------------------
 

@@ -166,8 +166,7 @@ class StepBuilder(InferredSteps):
             serial = self._fetches.training_serial
             loader = None if serial is None else serial >> edges.SERIAL_BITS
             self.state = advanced(self.state, steps, training_loader=loader)
-            if self._ends.total:
-                self.state = replace(self.state, inferred=True, unsure=self._ends.unsure())
+            self._tell_ends()
         return Taken(tuple(steps), segments, tuple(events), self._cursor)
 
     def live(self, tail: EdgeBatch, *, now_ns: int, alive: bool) -> LiveSlot:
@@ -373,3 +372,4 @@ class StepBuilder(InferredSteps):
             self._resume_inferring(inference)
         elif found.get("ends"):
             self._ends = Ends(**found["ends"])
+        self._tell_ends()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Iterator
 
 from traceml.analysis.steps import StepBuilder, Taken
-from traceml.schema.records import LiveSlot, MemoryReading, RankState
+from traceml.schema.records import LiveSlot, MemoryReading, RankState, Watching
 from traceml.wire.ring import EdgeBatch, RingReader
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class RingTail:
             builder = StepBuilder(rank=self._builder.state.identity.rank, cursor=self._cursor)
             for loader in self._builder.state.loaders:
                 builder.learn(loader)
+            builder.learn(Watching((), infers=self._builder.infers))
             builder.state = self._builder.state
             builder.feed(EdgeBatch(piece.end, array("d"), b"", piece.num_lost + len(piece.codes)))
             self._builder = builder

@@ -157,8 +157,4 @@ def restart(script: EdgeScript, cut: int, hop: int) -> None:
     again = [*taken.steps, *more.steps, *last.steps]
     assert [(s.step, s.end_ns, s.period_ns) for s in again] == [(s.step, s.end_ns, s.period_ns) for s in whole]
     assert [s.num_optimizer_steps for s in again] == [s.num_optimizer_steps for s in whole]
-    if more.steps or last.steps:
-        assert (second.state.inferred, second.state.unsure) == (
-            whole_builder.state.inferred,
-            whole_builder.state.unsure,
-        )
+    assert (second.state.inferred, second.state.unsure) == (whole_builder.state.inferred, whole_builder.state.unsure)
