@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final, Mapping
 
 from traceml import settings
 from traceml.cli.arguments import refuse_unbuilt
+from traceml.errors import CommandError
 from traceml.launch.collector import Keeper, read_node
-from traceml.launch.place import Place, prepare_run
-from traceml.launch.script import Job, command_of, run_script
+from traceml.launch.command import closed_by, command_of, environment_of
+from traceml.launch.place import Place, discard, prepare_run
+from traceml.launch.script import Job, run_script
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import RunArguments
@@ -32,6 +34,7 @@ def run(arguments: RunArguments) -> int:
     Raises:
         SettingsError: A setting cannot be used.
         UsageError: `no-script`, `not-built`.
+        CommandError: `no-command`.
         RunError: `run-exists`, `no-place`.
     """
     chosen = settings.resolve(command_line=arguments.options)
@@ -41,11 +44,18 @@ def run(arguments: RunArguments) -> int:
     target = arguments.target
     command = command_of(arguments.kind, target, arguments.script_args, python=sys.executable)
     if chosen.disabled:
-        os.execve(command[0], command, {**os.environ, "TRACEML_DISABLED": "1"})  # noqa: S606  # bare: nothing of ours stays
+        os.execvpe(command[0], command, {**os.environ, "TRACEML_DISABLED": "1"})  # noqa: S606  # bare: nothing of ours stays
     place = prepare_run(chosen, script=target, arguments=arguments.script_args, started_by="traceml run")
     for note in place.notes:
         _say(note)
-    outcome = _run_job(chosen, place, command)
+    closed = closed_by(command)
+    if closed is not None:
+        _say(f"TraceML: `python {closed}` cannot be reached from outside; only a script that calls init() is recorded.")
+    try:
+        outcome = _run_job(chosen, place, command)
+    except CommandError:
+        discard(place)
+        raise
     if outcome.signal == signal.SIGINT:
         _die_of_interrupt()
     return outcome.code
@@ -66,7 +76,7 @@ def choose_face(chosen: Settings, environ: Mapping[str, str]) -> str:
 def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
     keeper = Keeper(place.folder)
     log = place.folder / "rank-0.log" if chosen.save_output else None
-    environ = {**os.environ, settings.RUN_VARIABLE: str(place.folder)}
+    environ = environment_of(place.folder, os.environ)
     is_live = choose_face(chosen, os.environ) == "cli"
     interval_s = chosen.interval if "interval" in chosen.sources else _LINE_S
     outcome = run_script(Job(command, environ, log), keeper, show=_show, interval_s=interval_s if is_live else None)

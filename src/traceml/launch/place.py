@@ -77,6 +77,12 @@ def prepare_run(settings: Settings, *, script: str, arguments: Sequence[str], st
     return Place(folder, manifest, tuple(notes))
 
 
+def discard(place: Place) -> None:
+    """Takes away the place of a run that never began."""
+    _remove_empty(Path(place.manifest.ring_dir))
+    _remove_empty(place.folder)
+
+
 def ring_roots() -> tuple[Path, ...]:
     """The folders in which this user's ring folders lie, existing or not."""
     return tuple(parent / f"traceml-{os.getuid()}" for parent in (_SHARED_MEMORY, temporary_folder()))

@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.guard import Guard, say
+from traceml.recorder.tracebacks import conceal
 from traceml.schema.phases import MAX_REGIONS
 from traceml.schema.records import RegionName
 from traceml.wire import edges
@@ -97,6 +98,7 @@ class Pen:
 
     def raised(self) -> None:
         """An exception leaves the open phase."""
+        conceal()
         try:
             self.stamp(edges.RAISED)
         except Exception as error:  # noqa: BLE001  # ours must not hide the user's
