@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from traceml.recorder.session import Session
     from traceml.schema.records import Manifest
 
-#: In the ring folder: some process of the run has torch, and could be looked into.
-ARRIVED_FILE: Final = "arrived"
+_ARRIVED_FILE: Final = "arrived"  # launch.place's, which is not loaded where nothing trains
 
 
 class Part:
@@ -247,7 +246,7 @@ def _manifest() -> tuple[Path, Manifest]:
 
 
 def _mark(manifest: Manifest) -> None:
-    (Path(manifest.ring_dir) / ARRIVED_FILE).touch(mode=0o600)
+    (Path(manifest.ring_dir) / _ARRIVED_FILE).touch(mode=0o600)
 
 
 def _next_trial(settings: Settings, before: Path) -> Settings:

@@ -19,7 +19,7 @@ from traceml.recorder.tracebacks import conceal
 from traceml.schema.phases import MAX_REGIONS
 from traceml.schema.records import RegionName
 from traceml.wire import edges
-from traceml.wire.ring import PUBLISHED, SEAL_EDGES, RingWriter
+from traceml.wire.ring import PUBLISHED, SEAL_EDGES, STOP, RingWriter
 
 NEVER: Final = float("inf")
 
@@ -119,6 +119,8 @@ class Pen:
         self.house_due = end + SEAL_EDGES
         for look in self.late_looks:
             look()
+        if self.ring.header[STOP]:
+            self.stop()
 
     def adopt(self) -> bool:
         """The calling thread starts a step: its edges count from now on, unless another thread is inside a step."""

@@ -72,8 +72,9 @@ class Session:
         ring.send(self.identity)
         self._watching = self._install(total_steps)
         ring.send(self._watching)
+        self.pen.stop = lambda: self.close("trace-max-steps")
         if max_steps is not None:
-            self.pen.stop_at, self.pen.stop = max_steps, lambda: self.close("trace-max-steps")
+            self.pen.stop_at = max_steps
         _open = self
         _watch_forks()
         step.begin_session(self.pen)
