@@ -79,7 +79,9 @@ def _phase(report: Report, states: Sequence[RankState], name: str) -> CheckRow:
     reason = next((state.unwatched[name] for state in states if name in state.unwatched), None)
     if reason is not None:
         return CheckRow(label, False, reason)
-    return CheckRow(label, False, "in none of the steps" if report.run.steps else "no step to see it in", _ADD[name])
+    if not report.run.steps:
+        return CheckRow(label, None, "no step to see it in")
+    return CheckRow(label, False, "in none of the steps", _ADD[name])
 
 
 def _part(report: Report, name: str) -> CheckRow:
@@ -125,6 +127,6 @@ def _surroundings(report: Report) -> Iterator[CheckRow]:
     clock = "timed by the device's own clock" if report.coverage.clock == "device" else "timed by the host's clock"
     yield CheckRow("device", True, f"{report.run.device}, {clock}")
     heard = len(report.coverage.ranks)
-    yield CheckRow("ranks", heard == report.run.world_size, f"{heard} of {report.run.world_size}")
+    yield CheckRow("ranks", heard == report.run.world_size if heard else None, f"{heard} of {report.run.world_size}")
     for fault in report.coverage.faults:
         yield CheckRow(fault.hook, False, f"a fault of ours: {fault.error}")
