@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from traceml.report.check import Check, CheckRow
 
 WIDTH: Final = 80
+_TITLE: Final = "TraceML · check of "
 _NAME: Final = 20
 _SEEN: Final = {True: "seen", False: "not seen", None: "-"}
 _INDENT: Final = 2 + _NAME + 10
@@ -18,10 +19,9 @@ _INDENT: Final = 2 + _NAME + 10
 
 def check_table(check: Check, *, ascii_only: bool = False) -> str:
     """The table, a newline at the end; no line is wider than 80 columns."""
-    lines = [
-        columns.head(f"TraceML · check of {columns.clean(check.script)} · {plural(check.num_steps, 'step')}", WIDTH)
-    ]
-    lines.append("")
+    told = f" · {plural(check.num_steps, 'step')}"
+    script = columns.fit(columns.clean(check.script), WIDTH - len(_TITLE) - len(told))
+    lines = [_TITLE + script + told, ""]
     for row in check.rows:
         lines += _row(row)
     lines.append("")
