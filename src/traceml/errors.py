@@ -2,6 +2,7 @@
 
 TraceMLError
 ├── UsageError      the command line, or a call's arguments
+│   └── CommandError    what `traceml run --` is to start cannot be started
 ├── SettingsError   a setting's value or name
 ├── RunError        a run folder, its summary or its database
 ├── WireError       a ring or a message
@@ -19,6 +20,9 @@ class TraceMLError(Exception):
         slug: The stable name under which docs/messages.md explains it.
     """
 
+    #: The command's exit code.
+    code = 2
+
     def __init__(self, message: str, *, slug: str) -> None:
         super().__init__(message)
         self.slug = slug
@@ -26,6 +30,14 @@ class TraceMLError(Exception):
 
 class UsageError(TraceMLError):
     """The command line or a call's arguments cannot be understood."""
+
+
+class CommandError(UsageError):
+    """A command cannot be started; `code` is what a shell would say: 127 not found, 126 not executable."""
+
+    def __init__(self, message: str, *, code: int) -> None:
+        super().__init__(message, slug="no-command")
+        self.code = code
 
 
 class SettingsError(TraceMLError):

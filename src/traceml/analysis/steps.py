@@ -71,6 +71,7 @@ class StepBuilder(InferredSteps):
         self._events = StepEvents()
         self._in_gap = False  # edges were lost: wait for the next numbered step end
         self._was_counted = False  # by hand, with count()
+        self._was_told = False  # whether steps are inferred
         self._run_end_ns: Optional[int] = None
         self._cursor = cursor
         if cursor:
@@ -85,8 +86,9 @@ class StepBuilder(InferredSteps):
             self._fetches.loaders[body.number] = body
         elif isinstance(body, StepFailure):
             self._events.exceptions[body.step + self._num_inferred] = body.exception
-        elif isinstance(body, Watching) and body.infers and not self._cursor:
-            self._is_inferring = True
+        elif isinstance(body, Watching) and not self._was_told:  # a later one may be read behind the first trace_step
+            self._was_told = True
+            self._is_inferring = self._is_inferring or (body.infers and not self._cursor)
 
     def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
         """Takes published edges in; they follow the ones before, or say how many were lost between."""

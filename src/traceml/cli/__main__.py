@@ -10,7 +10,6 @@ from typing import Optional, Sequence
 from traceml.cli.arguments import Arguments, RunArguments, RunsArguments, Told, ViewArguments, parse
 from traceml.errors import TraceMLError
 
-_MISUSE = 2
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 
@@ -22,7 +21,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         argv: Without the program's name; None: `sys.argv`.
 
     Returns:
-        The exit code: the script's own for `run`; 0; 2 for a mistake; 130 after Ctrl-C; 141 when stdout was closed.
+        The exit code: the script's own for `run`; 0; 2 for a mistake (126 or 127: a command that cannot be started);
+        130 after Ctrl-C; 141 when stdout was closed.
     """
     if sys.stdout is None:  # closed by who started us (`1>&-`)
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # until the process ends
@@ -31,7 +31,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         sys.stdout.flush()
     except TraceMLError as error:
         print(f"traceml: {_one_line(str(error))}", file=sys.stderr)
-        return _MISUSE
+        return error.code
     except BrokenPipeError:
         # stdout's reader has gone (`| head`): what is still buffered must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

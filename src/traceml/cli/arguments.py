@@ -13,8 +13,10 @@ from traceml.errors import UsageError
 COMMANDS: Final = ("run", "view", "runs")
 _RUN_USAGE: Final = (
     "traceml run [options] script.py [script args...]\n       traceml run [options] -m package.module [args...]"
+    "\n       traceml run [options] -- command [args...]"
 )
 _RUN_END: Final = "Everything behind the script is the script's: options of ours stand before it."
+_RANKS: Final = ("--nproc-per-node", "--nproc_per_node", "--nnodes")
 _END: Final = "`traceml COMMAND --help` shows a command's options."
 
 
@@ -22,10 +24,11 @@ _END: Final = "`traceml COMMAND --help` shows a command's options."
 class RunArguments:
     """`traceml run`: what to start, and the options for `settings.resolve(command_line=...)` (None: not given)."""
 
-    kind: str  # "script" | "module"
-    target: str  # the script's path, or the module's name
+    kind: str  # "script" | "module" | "command"
+    target: str  # the script's path, the module's name, or the command
     script_args: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    check: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ def _run_parser() -> _Parser:
     add("--interval", metavar="SECONDS", help="seconds between reports (1)")
     add("--trace-max-steps", metavar="N", help="stop tracing after N steps; the training goes on")
     add("--save-output", action="store_const", const=True, help="keep what the script prints in the run folder")
+    add("--check", action="store_true", help="trace 20 steps, then say what is seen of this script and what is not")
     add("--args", metavar="TEXT", help="arguments for the script, in one text")
     return parser
 
@@ -122,15 +126,14 @@ def _run(words: list[str]) -> Arguments:
     found = vars(_parse_options(parser, ours))
     if found["help"]:
         return Told(parser.format_help())
-    if kind == "command":
-        message = "`traceml run -- COMMAND` is not built yet. Give a Python script: `traceml run train.py`."
-        raise UsageError(message, slug="not-built")
     refuse_unbuilt(found["mode"])
     if kind is None:
-        raise UsageError("run: which script? Say `traceml run train.py`, or `-m package.module`.", slug="usage")
+        message = "run: which script? Say `traceml run train.py`, `-m package.module`, or `-- command`."
+        raise UsageError(message, slug="usage")
     extra = _shell_words(found["args"])
     names = ("mode", "logs_dir", "run_name", "interval", "trace_max_steps", "save_output")
-    return RunArguments(kind, target, (*extra, *theirs), {name: found[name] for name in names})
+    options = {name: found[name] for name in names}
+    return RunArguments(kind, target, (*extra, *theirs), options, check=found["check"])
 
 
 def refuse_unbuilt(mode: Optional[str]) -> None:
@@ -150,16 +153,24 @@ def _split(parser: _Parser, words: list[str]) -> tuple[list[str], Optional[str],
     while at < len(words):
         word = words[at]
         if word == "--":
-            return words[:at], "command", "", words[at + 1 :]
+            return (words[:at], "command", *_command_words(words[at + 1 :]))
         if word.startswith("-m") and not word.startswith("--"):
             module, behind = (word[2:], at + 1) if len(word) > 2 else (_value(words, at, "-m"), at + 2)  # noqa: PLR2004
             return words[:at], "module", module, words[behind:]
         if not word.startswith("-") or word == "-":
             return words[:at], "script", word, words[at + 1 :]
+        if word.partition("=")[0] in _RANKS:
+            raise UsageError(f"{word} is not built yet. Use `traceml run -- torchrun ...`.", slug="not-built")
         action = known.get(word.partition("=")[0])
         takes_value = action is not None and action.nargs is None and "=" not in word
         at += 2 if takes_value else 1
     return words, None, "", []
+
+
+def _command_words(words: list[str]) -> tuple[str, list[str]]:
+    if not words:
+        raise UsageError("run: which command? Say `traceml run -- bash job.sh`.", slug="usage")
+    return words[0], words[1:]
 
 
 def _value(words: list[str], at: int, option: str) -> str:

@@ -21,14 +21,17 @@ from traceml.collect.lock import take_lock
 from traceml.collect.recover import NODE_FILE, database_home, earlier_notes, max_bytes, orphans, recover
 from traceml.collect.sampling import Sampling
 from traceml.errors import RunError
+from traceml.launch.collector import CHECK_FILE
 from traceml.launch.place import ring_roots
 from traceml.report.build import build_report
+from traceml.report.check import check_of
 from traceml.report.files import CARD_FILE, write_summary
 from traceml.report.flat import flat_summary
 from traceml.report.run import open_run
 from traceml.schema.struct import to_plain
 from traceml.store.reader import StoreReader
 from traceml.views.text.card import card
+from traceml.views.text.check import check_table
 from traceml.views.text.line import progress_line, verdict_line
 from traceml.wire.manifest import read_manifest, write_private
 
@@ -81,6 +84,7 @@ class _Node:
         self._notes = earlier_notes(self._ring_dir)
         self._orphans: Optional[Iterator[Path]] = None
         self._verdict: Optional[str] = None
+        self._num_ranks = 0
         self._launcher = Launcher(_pipe())
         self._collector: Collector
         place = database_home(folder, self._ring_dir)  # a collector before us may have moved it
@@ -90,10 +94,13 @@ class _Node:
 
     def work(self) -> None:
         launcher, sampling = self._launcher, Sampling(Nvml(os.environ))
-        callbacks = Callbacks(self._answer, self._note, line=self._line, is_quiet=self._summarize, spare=self._spare)
+        callbacks = Callbacks(self._answer, self._note, line=self._line, is_quiet=self._quiet, spare=self._spare)
         self._collector = Collector(self._manifest, self._keeping, launcher, sampling=sampling, callbacks=callbacks)
         self._collector.run()
+        self._num_ranks = len(self._collector.pids)
         self._summarize(is_running=False)
+        if self._manifest.is_check:
+            write_private(self._ring_dir / CHECK_FILE, self._check(is_running=False))
         for path in self._ring_dir.glob("*.ring"):
             path.unlink()
         self._tell("done", self._keeping.folder)
@@ -170,6 +177,21 @@ class _Node:
         for pid in self._collector.pids:
             self._write_answer(pid, report)
 
+    def _quiet(self) -> None:
+        """The recording is over, and the script goes on."""
+        self._summarize()
+        if self._manifest.is_check and self._collector.ranks_train_on:
+            with suppress(OSError):  # the launcher has just died
+                os.write(1, self._check(is_running=True).encode())
+
+    def _check(self, *, is_running: bool) -> str:
+        reader = StoreReader(self._keeping.database)
+        try:
+            states = reader.states()
+        finally:
+            reader.close()
+        return check_table(check_of(self._report(is_running=is_running), states))
+
     def _spare(self) -> None:
         """Brings one orphaned run home, whose every process was killed at once."""
         if self._orphans is None:
@@ -195,6 +217,7 @@ class _Node:
             "folder": str(folder),
             "notes": self._notes,
             "verdict": self._verdict,
+            "num_ranks": self._num_ranks,
         }
         with suppress(OSError):  # somebody removed the ring folder: there is nobody left to tell
             write_private(self._ring_dir / NODE_FILE, json.dumps(told) + "\n")

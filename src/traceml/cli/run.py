@@ -7,20 +7,24 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Mapping
+from typing import TYPE_CHECKING, Final, Iterator, Mapping
 
 from traceml import settings
 from traceml.cli.arguments import refuse_unbuilt
-from traceml.launch.collector import Keeper, read_node
-from traceml.launch.place import Place, prepare_run
-from traceml.launch.script import Job, command_of, run_script
+from traceml.errors import CommandError
+from traceml.launch.collector import CHECK_FILE, Keeper, Node, read_node
+from traceml.launch.command import closed_by, command_of, environment_of
+from traceml.launch.place import ARRIVED_FILE, Place, discard, prepare_run
+from traceml.launch.script import Job, run_script
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import RunArguments
     from traceml.launch.script import Outcome
     from traceml.settings import Settings
 
+NUM_STEPS: Final = 20  # that a check looks at
 _LINE_S: Final = 60.0  # between two plain lines, unless --interval says otherwise
+_MAX_NAMES: Final = 4
 _CARD_FILE: Final = "final_summary.txt"
 
 
@@ -32,20 +36,37 @@ def run(arguments: RunArguments) -> int:
     Raises:
         SettingsError: A setting cannot be used.
         UsageError: `no-script`, `not-built`.
+        CommandError: `no-command`.
         RunError: `run-exists`, `no-place`.
     """
-    chosen = settings.resolve(command_line=arguments.options)
+    options = dict(arguments.options)
+    if arguments.check and options.get("trace_max_steps") is None:
+        options["trace_max_steps"] = NUM_STEPS
+    chosen = settings.resolve(command_line=options)
     for complaint in chosen.complaints:
         _say(complaint)
     refuse_unbuilt(chosen.mode)
     target = arguments.target
     command = command_of(arguments.kind, target, arguments.script_args, python=sys.executable)
     if chosen.disabled:
-        os.execve(command[0], command, {**os.environ, "TRACEML_DISABLED": "1"})  # noqa: S606  # bare: nothing of ours stays
-    place = prepare_run(chosen, script=target, arguments=arguments.script_args, started_by="traceml run")
+        os.execvpe(command[0], command, {**os.environ, "TRACEML_DISABLED": "1"})  # noqa: S606  # bare: nothing of ours stays
+    place = prepare_run(
+        chosen,
+        script=target,
+        arguments=arguments.script_args,
+        started_by="traceml run",
+        is_check=arguments.check,
+    )
     for note in place.notes:
         _say(note)
-    outcome = _run_job(chosen, place, command)
+    closed = closed_by(command)
+    if closed is not None:
+        _say(f"TraceML: `python {closed}` cannot be reached from outside; only a script that calls init() is recorded.")
+    try:
+        outcome = _run_job(chosen, place, command)
+    except CommandError:
+        discard(place)
+        raise
     if outcome.signal == signal.SIGINT:
         _die_of_interrupt()
     return outcome.code
@@ -66,31 +87,48 @@ def choose_face(chosen: Settings, environ: Mapping[str, str]) -> str:
 def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
     keeper = Keeper(place.folder)
     log = place.folder / "rank-0.log" if chosen.save_output else None
-    environ = {**os.environ, settings.RUN_VARIABLE: str(place.folder)}
-    is_live = choose_face(chosen, os.environ) == "cli"
+    environ = environment_of(place.folder, os.environ)
+    is_live = choose_face(chosen, os.environ) == "cli" and not place.manifest.is_check
     interval_s = chosen.interval if "interval" in chosen.sources else _LINE_S
-    outcome = run_script(Job(command, environ, log), keeper, show=_show, interval_s=interval_s if is_live else None)
-    _show_end(place, keeper, outcome.notes)
+    shown: list[str] = []
+
+    def show(lines: str) -> None:
+        shown.append(lines)
+        _show(lines)
+
+    outcome = run_script(Job(command, environ, log), keeper, show=show, interval_s=interval_s if is_live else None)
+    _show_end(place, keeper, outcome.notes, has_table=place.manifest.is_check and bool(shown))
     return outcome
 
 
-def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...]) -> None:
-    """The card, the notes, and the ring folder's removal: we are the last who needs it."""
+def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...], *, has_table: bool) -> None:
+    """The card, or the table of a check; the notes; and the ring folder's removal: we are the last who needs it."""
     ring_dir = Path(place.manifest.ring_dir)
     node = read_node(ring_dir)
     folder = node.folder or place.folder
-    for note in filter(None, (*notes, keeper.note)):
+    for note in filter(None, (*notes, keeper.note, *_noticed(place, node))):
         _say(note)
     try:
-        card = (folder / _CARD_FILE).read_text(encoding="utf-8")
+        text = (ring_dir / CHECK_FILE if place.manifest.is_check else folder / _CARD_FILE).read_text(encoding="utf-8")
     except OSError:
         for note in node.notes:  # those the card would have told
             _say(f"TraceML: {note}")
         _say(f"TraceML: no summary yet; `traceml view {folder}` shows it.")
         return  # the collector, if it lives, still works there
-    sys.stderr.write("\n" + _encodable(card))
-    sys.stderr.flush()
+    if not has_table:
+        _show("\n" + text)
     shutil.rmtree(ring_dir, ignore_errors=True)
+
+
+def _noticed(place: Place, node: Node) -> Iterator[str]:
+    """What only we see: that nobody could be reached, and the runs of others that trained beside this one."""
+    if node.num_ranks == 0 and not (Path(place.manifest.ring_dir) / ARRIVED_FILE).exists():
+        yield "TraceML: no Python of this run was seen to import torch; python -I, -S and -E cannot be reached."
+    beside = sorted(place.folder.parent.glob(f"{place.folder.name}-child-*"))
+    if beside:
+        names = ", ".join(path.name for path in beside[:_MAX_NAMES])
+        more = f" and {len(beside) - _MAX_NAMES} more" if len(beside) > _MAX_NAMES else ""
+        yield f"TraceML: other processes trained, too, each a run of its own: {names}{more}."
 
 
 def _say(text: str) -> None:

@@ -114,6 +114,12 @@ class Collector:
         """Whether every rank said goodbye because its process ends, not because of a `shutdown()`."""
         return all(end is not None and end.how in _EXITS for end in self._ends)
 
+    @property
+    def ranks_train_on(self) -> bool:
+        """Whether every rank has ended its recording, and not because its process ends."""
+        ends = [tail.state.end for tail in self._ranks]
+        return bool(ends) and all(end is not None and end.how not in _EXITS for end in ends)
+
     def late_end(self) -> Optional[RunEnd]:
         """The run's end, where the kernel tells more of it once the ranks are gone; after `ranks_leave`.
 
@@ -154,6 +160,7 @@ class Collector:
             self._sample_at_ns = now_ns + SAMPLE_NS
             more = self._sampling.take(now_ns, living)
         self._drain(more, is_due=is_due)
+        self._stop_tracing()
         self._answer()
         if is_due:
             self._callbacks.spare()
@@ -172,8 +179,8 @@ class Collector:
                 newest = portion
         if newest is None and not has_news:
             return
-        live = [tail.live(self._clock(), alive=not self._life.is_gone(tail.pid)) for tail in self._tails.values()]
-        states = [tail.state for tail in self._tails.values()]
+        live = [tail.live(self._clock(), alive=not self._life.is_gone(tail.pid)) for tail in self._ranks]
+        states = [tail.state for tail in self._ranks]
         if newest is not None:
             self._keeping.put(newest, live=live, states=states, **more)
         else:
@@ -199,6 +206,19 @@ class Collector:
             return
         self._tails[name] = tail
         self._life.watch(tail.pid, born_before=tail.made_at)
+
+    @property
+    def _ranks(self) -> list[RingTail]:
+        """The rings that count: one without a step (a parent that called init() and lets others train) is no rank."""
+        tails = list(self._tails.values())
+        return [tail for tail in tails if tail.state.last_step is not None] or tails
+
+    def _stop_tracing(self) -> None:
+        """Tells the ranks that have taken the steps asked for; where steps are inferred, only we count them."""
+        num_steps = self._manifest.trace_max_steps
+        for tail in self._tails.values():
+            if num_steps is not None and tail.state.end is None and (tail.state.last_step or 0) >= num_steps:
+                tail.stop()
 
     def _answer(self) -> None:
         if self._launcher.wants_line:
@@ -257,15 +277,17 @@ class Collector:
         now_ns = self._clock()
         self._find_rings()
         self._drain({})
-        last_ns = 0
+        last_ns, ranks = 0, self._ranks
         for tail in self._tails.values():
             # 0: it was gone before anybody looked; its last edge is its end.
             gone_ns = self._life.gone_ns(tail.pid) if self._life.is_gone(tail.pid) else now_ns
+            if tail not in ranks:
+                continue
             portion = tail.finish(end_ns=gone_ns or 0)
             last_ns = max([last_ns, *(part.start_ns + part.duration_ns for part in portion.taken.segments)])
             self._keeping.put(portion, states=[tail.state])
-        self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in self._tails.values()])
-        self._ends = [tail.state.end for tail in self._tails.values()]
+        self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])
+        self._ends = [tail.state.end for tail in ranks]
         self._departed = self._departure(now_ns, last_ns)
         end = run_end(self._departed)
         self._keeping.put_end(end)

@@ -72,6 +72,10 @@ class RingTail:
         """Tells the writer that its report is there."""
         self._reader.answer(wanted)
 
+    def stop(self) -> None:
+        """Asks the writer to stop tracing; its training goes on."""
+        self._reader.stop()
+
     def pump(self) -> Iterator[Portion]:
         """Everything published since the last pump, at most 32,768 edges a portion; at least one portion."""
         # The edges first: what a message explains was written behind it, so no edge comes before its message.

@@ -21,8 +21,10 @@ from traceml.wire.manifest import read_manifest
 LOG_FILE: Final = "collector.log"
 #: In the ring folder: how far the collector is.
 NODE_FILE: Final = "node.json"
+#: In the ring folder: the table of a check.
+CHECK_FILE: Final = "check.txt"
 MAX_STARTS: Final = 4
-_MAX_ANSWER: Final = 4096
+_MAX_ANSWER: Final = 1 << 14  # the table of a check in one piece
 _LOOK_S: Final = 0.01
 _MAX_BYTES: Final = 1 << 20
 _alone: dict[Path, subprocess.Popen[bytes]] = {}
@@ -99,6 +101,7 @@ class Node:
     folder: Optional[Path] = None
     notes: tuple[str, ...] = ()
     verdict: Optional[str] = None
+    num_ranks: Optional[int] = None
 
 
 def read_node(ring_dir: Path) -> Node:
@@ -108,7 +111,13 @@ def read_node(ring_dir: Path) -> Node:
             found: Any = json.loads(file.read(_MAX_BYTES))
         notes = tuple(str(note) for note in found["notes"])
         verdict = found.get("verdict")
-        return Node(found["state"] == "done", Path(found["folder"]), notes, None if verdict is None else str(verdict))
+        return Node(
+            is_done=found["state"] == "done",
+            folder=Path(found["folder"]),
+            notes=notes,
+            verdict=None if verdict is None else str(verdict),
+            num_ranks=found.get("num_ranks"),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Node()
 

@@ -9,7 +9,7 @@ import re
 import socket
 import stat
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Mapping, Sequence
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: In the ring folder: the run folder's path, by which orphaned rings find their run again.
 RUN_FILE: Final = "run"
+#: In the ring folder: some process of the run has torch, and could be looked into.
+ARRIVED_FILE: Final = "arrived"
 MASK: Final = "***"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # everything below it goes into an owner-checked 0700 folder
 _ROOM_BYTES: Final = 16 << 20  # three rings; Docker gives 64 MB
@@ -44,7 +46,9 @@ class Place:
     notes: tuple[str, ...] = ()
 
 
-def prepare_run(settings: Settings, *, script: str, arguments: Sequence[str], started_by: str) -> Place:
+def prepare_run(
+    settings: Settings, *, script: str, arguments: Sequence[str], started_by: str, is_check: bool = False
+) -> Place:
     """Makes the run folder and the ring folder, both 0700, and writes the manifest.
 
     A logs folder that cannot be written moves the run into a fresh private temporary folder, and a note says so.
@@ -54,6 +58,7 @@ def prepare_run(settings: Settings, *, script: str, arguments: Sequence[str], st
         script: The script's path, or a module's name.
         arguments: The script's own; secrets among them are masked in the manifest.
         started_by: "traceml run" or "init".
+        is_check: The first steps alone are looked at, for the table of `--check`.
 
     Raises:
         RunError: `run-exists`, with the next free name; `no-place` when not even the temporary folder can be written.
@@ -64,6 +69,7 @@ def prepare_run(settings: Settings, *, script: str, arguments: Sequence[str], st
     try:
         folder = _run_folder(settings, script, notes)
         manifest = _manifest(settings, script, arguments, started_by, name=folder.name, ids=(run_id, ring_dir))
+        manifest = replace(manifest, is_check=is_check)
         try:
             write_manifest(folder, manifest)
         except OSError as error:
@@ -75,6 +81,12 @@ def prepare_run(settings: Settings, *, script: str, arguments: Sequence[str], st
         _remove_empty(ring_dir)
         raise
     return Place(folder, manifest, tuple(notes))
+
+
+def discard(place: Place) -> None:
+    """Takes away the place of a run that never began."""
+    _remove_empty(Path(place.manifest.ring_dir))
+    _remove_empty(place.folder)
 
 
 def ring_roots() -> tuple[Path, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence
 
-from traceml.errors import UsageError
+from traceml.errors import CommandError
 from traceml.launch.output import Capture
 from traceml.launch.signals import Deadline, Signals
 from traceml.launch.tree import Tree
@@ -42,20 +42,6 @@ class Job:
     log: Optional[Path] = None
 
 
-def command_of(kind: str, target: str, arguments: Sequence[str], *, python: str) -> list[str]:
-    """The command line of a script or a module.
-
-    Raises:
-        UsageError: `no-script` when the script is not there.
-    """
-    if kind == "module":
-        return [python, "-m", target, *arguments]
-    if target != "-" and not Path(target).exists():
-        message = f"No script at '{target}'. Give the path of a Python script, or `-m package.module`."
-        raise UsageError(message, slug="no-script")
-    return [python, target, *arguments]
-
-
 def run_script(job: Job, keeper: Keeper, *, show: Callable[[str], None], interval_s: Optional[float]) -> Outcome:
     """Runs the job beside its collector until both have ended.
 
@@ -68,6 +54,9 @@ def run_script(job: Job, keeper: Keeper, *, show: Callable[[str], None], interva
         keeper: The run's collector, not started yet.
         show: Takes the lines that say where the run is.
         interval_s: Seconds between two of them; None: no lines.
+
+    Raises:
+        CommandError: `no-command`: the system refuses to start it.
     """
     signals = Signals()
     capture = Capture(job.log) if job.log is not None else None
@@ -88,9 +77,15 @@ def run_script(job: Job, keeper: Keeper, *, show: Callable[[str], None], interva
 def _start(job: Job, capture: Optional[Capture]) -> subprocess.Popen[bytes]:
     """Starts the script; what we opened ourselves is not inherited, everything the shell gave us is."""
     outputs = capture.writers if capture is not None else (None, None)
-    script = subprocess.Popen(  # noqa: S603  # what the user asked for
-        list(job.command), env=dict(job.environ), stdout=outputs[0], stderr=outputs[1], close_fds=False
-    )
+    try:
+        script = subprocess.Popen(  # noqa: S603  # what the user asked for
+            list(job.command), env=dict(job.environ), stdout=outputs[0], stderr=outputs[1], close_fds=False
+        )
+    except OSError as error:
+        message = (
+            f"'{job.command[0]}' cannot be started ({error.strerror}). Name its interpreter: `bash {job.command[0]}`."
+        )
+        raise CommandError(message, code=126) from None
     if capture is not None:
         capture.started()
     return script

@@ -15,10 +15,11 @@ from types import CodeType
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.guard import Guard, say
+from traceml.recorder.tracebacks import conceal
 from traceml.schema.phases import MAX_REGIONS
 from traceml.schema.records import RegionName
 from traceml.wire import edges
-from traceml.wire.ring import PUBLISHED, SEAL_EDGES, RingWriter
+from traceml.wire.ring import PUBLISHED, SEAL_EDGES, STOP, RingWriter
 
 NEVER: Final = float("inf")
 
@@ -101,6 +102,7 @@ class Pen:
 
     def raised(self) -> None:
         """An exception leaves the open phase."""
+        conceal()
         try:
             self.stamp(edges.RAISED)
         except Exception as error:  # noqa: BLE001  # ours must not hide the user's
@@ -121,6 +123,8 @@ class Pen:
         self.house_due = end + SEAL_EDGES
         for look in self.late_looks:
             look()
+        if self.ring.header[STOP]:
+            self.stop()
 
     def adopt(self) -> bool:
         """The calling thread starts a step: its edges count from now on, unless another thread is inside a step."""

@@ -6,15 +6,16 @@ import itertools
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Final, Optional
 
-from traceml.recorder import memory, step
+from traceml.recorder import memory, step, tracebacks
 from traceml.recorder.hooks import backward, checkpoint, collections, forward, inference, loader, optimizer
 from traceml.recorder.identity import identify, process_start_ns
 from traceml.recorder.pen import Pen
 from traceml.schema import phases
-from traceml.schema.records import RankEnd, Watching
+from traceml.schema.records import RankEnd, RankIdentity, Watching
 from traceml.wire import edges
 from traceml.wire.ring import ANSWERED, WANTED, RingWriter
 
@@ -26,6 +27,7 @@ _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
     phases.CHECKPOINT: checkpoint.install,
     phases.GC: collections.install,
 }
+_UNSEATED: Final = ".waiting"  # behind a ring's name: no collector looks at it
 _rings = itertools.count()
 _open: Optional[Session] = None
 _knows_forks = False
@@ -40,6 +42,7 @@ class Session:
         max_steps: After so many steps everything comes off again; None: never.
         first: The process's first run; its startup begins when the process did.
         infer: Whether steps are inferred until the first `trace_step`.
+        is_seated: Whether the process counts as a rank at once, or only after `seat`.
 
     Raises:
         OSError: The ring cannot be made.
@@ -53,12 +56,14 @@ class Session:
         max_steps: Optional[int] = None,
         first: bool = True,
         infer: bool = True,
+        is_seated: bool = True,
     ) -> None:
         global _open  # noqa: PLW0603  # what a fork must find
-        started_ns = process_start_ns() if first else time.perf_counter_ns()
-        name = f"{os.getpid()}-{next(_rings)}.ring"
+        self._started_ns = started_ns = process_start_ns() if first else time.perf_counter_ns()
+        self.is_seated = is_seated
+        self._name = f"{os.getpid()}-{next(_rings)}.ring"
         ring = RingWriter(
-            ring_dir / name,
+            ring_dir / (self._name if is_seated else self._name + _UNSEATED),
             process_start_ns=started_ns,
             anchor_ns=time.perf_counter_ns(),
             anchor_wall_ns=time.time_ns(),
@@ -67,14 +72,44 @@ class Session:
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
-        self._install(total_steps, infer=infer)
+        self._watching = self._install(total_steps, infer=infer)
+        ring.send(self._watching)
+        self.pen.stop = lambda: self.close("trace-max-steps")
         if max_steps is not None:
-            self.pen.stop_at, self.pen.stop = max_steps, lambda: self.close("trace-max-steps")
+            self.pen.stop_at = max_steps
         _open = self
         _watch_forks()
         step.begin_session(self.pen)
 
-    def _install(self, total_steps: Optional[int], *, infer: bool) -> None:
+    def identify(self) -> RankIdentity:
+        """Who this process is by now: torch.distributed may have been set up since the ring was made."""
+        found = identify(started_ns=self._started_ns)
+        if found != self.identity:
+            self.identity = found
+            self.pen.ring.send(found)
+        return found
+
+    def seat(self, ring_dir: Path) -> None:
+        """The process is a rank from now on: its ring stands where the collector of `ring_dir` looks.
+
+        Raises:
+            OSError: It cannot be moved there.
+        """
+        if not self.is_seated:
+            self.pen.ring.path = self.pen.ring.path.replace(ring_dir / self._name)
+            self.is_seated = True
+
+    def discard(self) -> None:
+        """Takes away the ring of a process that never became a rank; call it after `close`."""
+        if not self.is_seated:
+            self.pen.ring.path.unlink(missing_ok=True)
+
+    def expect(self, total_steps: int) -> None:
+        """The user has said how many steps there will be."""
+        self._watching = replace(self._watching, total_steps=total_steps, infers=self.pen.infers)
+        self.pen.ring.send(self._watching)
+
+    def _install(self, total_steps: Optional[int], *, infer: bool) -> Watching:
         watched, unseen = [phases.EVAL], {}
         for phase, install in _HOOKS.items():
             try:
@@ -94,7 +129,7 @@ class Session:
         allocator = memory.find_allocator()
         if allocator is not None:
             memory.watch(self.pen, allocator, rank=self.identity.rank)
-        self.pen.ring.send(Watching(tuple(watched), unseen, total_steps, self.pen.infers))
+        return Watching(tuple(watched), unseen, total_steps, self.pen.infers)
 
     def ask(self, *, patience_s: float) -> bool:
         """Asks the collector for a report of all steps so far; True when it came within `patience_s` seconds."""
@@ -121,6 +156,7 @@ class Session:
         _open = None
         step.begin_session(None)
         self.pen.guard.remove_all()
+        tracebacks.restore()
         at = self.pen.stamp(edges.RUN_END)
         self.pen.owner = None
         self.pen.publish()
@@ -130,9 +166,9 @@ class Session:
 
 def exception_name() -> str:
     """The exception that is about to end this process, as far as the interpreter noted it; empty for none."""
-    found = getattr(sys, "last_exc", None)
+    found = getattr(sys, "last_exc", None) or sys.exc_info()[1]  # the second: a multiprocessing child at its end
     kind = type(found) if found is not None else getattr(sys, "last_type", None)
-    return kind.__name__ if kind is not None else ""
+    return kind.__name__ if kind is not None and kind is not SystemExit else ""
 
 
 def _watch_forks() -> None:
@@ -140,11 +176,15 @@ def _watch_forks() -> None:
     global _knows_forks  # noqa: PLW0603  # registered once a process
     if not _knows_forks and hasattr(os, "register_at_fork"):
         _knows_forks = True
-        os.register_at_fork(after_in_child=_forget_in_child)
+        os.register_at_fork(after_in_child=forget_in_child)
 
 
-def _forget_in_child() -> None:
+def forget_in_child() -> None:
+    """What a forked child inherited is its parent's: it writes nothing. A second call does nothing."""
+    global _open  # noqa: PLW0603
     if _open is not None:
         _open.is_open = False
         _open.pen.owner = None
         step.begin_session(None)
+        _open.pen.guard.remove_all()  # should it train on its own, its own session installs them anew
+        _open = None

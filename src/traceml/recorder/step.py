@@ -10,6 +10,7 @@ from traceml.recorder.guard import say
 from traceml.recorder.hooks import inference
 from traceml.recorder.hooks.forward import SLOT, attach
 from traceml.recorder.pen import Pen
+from traceml.recorder.tracebacks import strip
 from traceml.schema.records import StepFailure
 from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED
@@ -24,6 +25,9 @@ _MAX_FAILURES: Final = 100  # whose exception is named; all are counted
 current: Optional[Pen] = None
 #: Why not, to be said once; None: it is fine to be silent.
 reason: Optional[str] = "trace_step() without init(): nothing is recorded. Call traceml.init() before the loop."
+
+#: Called by a trace_step without a session, once: where a process of a run waits for its first sign of training.
+on_first: Optional[Callable[[], None]] = None
 
 
 def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
@@ -64,6 +68,10 @@ class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_ste
 
 def _inert_enter(step: trace_step) -> trace_step:
     global reason  # said once
+    if on_first is not None:
+        on_first()
+        if current is not None:
+            return type(step).__enter__(step)
     if reason is not None:
         line, reason = reason, None
         say(line)
@@ -119,7 +127,7 @@ def _make_first_enter(pen: Pen, enter: Callable[[trace_step], trace_step]) -> Ca
 def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
     nxt, mask, codes, stamps, clock, header = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.ring.header
 
-    def leave(self: trace_step, kind: Any, _error: Any, _trace: Any) -> None:
+    def leave(self: trace_step, kind: Any, raised: Any, _trace: Any) -> None:
         if self._pen is not pen:
             return
         self._pen = None
@@ -136,6 +144,7 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
             if now >= pen.memory_due:
                 pen.read_memory(now)
             if kind is not None:
+                strip(raised)
                 _name_failure(pen, kind)
             if num_steps == pen.stop_at:
                 pen.stop()

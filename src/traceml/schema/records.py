@@ -272,6 +272,7 @@ class Manifest:
     launcher_pid: Optional[int] = None
     total_steps: Optional[int] = None
     trace_max_steps: Optional[int] = None
+    is_check: bool = False  # `traceml run --check`: what is asked for is the table
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ MESSAGES: Final = 17  # bytes, absolute
 WANTED: Final = 18  # the training process asks for a fresh report: a number that grows
 ANSWERED: Final = 19  # the reader's answer to that number
 CLOSED: Final = 20  # 1: the writer said goodbye
+STOP: Final = 21  # 1: the reader has seen the steps that were asked for
 
 
 def layout_bytes(num_edges: int, message_bytes: int) -> int:
@@ -147,7 +148,7 @@ class RingWriter:
 
 
 class RingReader:
-    """Reads a ring from outside: live, after the end, after a crash. Never writes into it but for `answer`.
+    """Reads a ring from outside: live, after the end, after a crash. Never writes into it but for `answer` and `stop`.
 
     Raises:
         WireError: `not-a-ring`, `ring-too-new` or `ring-damaged`.
@@ -192,6 +193,10 @@ class RingReader:
     def answer(self, wanted: int) -> None:
         """Marks a request as answered: the report file is in place."""
         self._header[ANSWERED] = wanted
+
+    def stop(self) -> None:
+        """Asks the writer to close the recording at its next housekeeping."""
+        self._header[STOP] = 1
 
     def read(self, position: int) -> EdgeBatch:
         """The published edges from absolute `position` on; overwritten and damaged ones are left out and counted."""

@@ -105,6 +105,7 @@ def test_view_and_runs_know_their_options() -> None:
         (("run", "--interval"), ("--interval", "expected one argument")),
         (("run", "-m"), ("-m needs a value",)),
         (("run",), ("which script",)),
+        (("run", "--"), ("which command",)),
         (("run", "--mode=cli"), ("which script",)),
         (("view",), ("which run",)),
         (("run", "--args", "'open", "t.py"), ("--args", "'open")),
@@ -119,7 +120,19 @@ def test_a_mistake_is_one_line_with_the_value_and_the_nearest_known(
     assert all(part in str(error) for part in parts)
 
 
-@pytest.mark.parametrize("words", [("run", "--", "bash", "job.sh"), ("run", "--mode=dashboard", "train.py")])
+def test_behind_two_dashes_stands_any_command_with_arguments_of_its_own() -> None:
+    found = run_of("--mode=summary", "--", "torchrun", "--nproc-per-node=2", "--", "train.py")
+
+    assert (found.kind, found.target) == ("command", "torchrun")
+    assert found.script_args == ("--nproc-per-node=2", "--", "train.py")
+
+
+def test_a_check_is_asked_for_before_the_script() -> None:
+    assert run_of("--check", "train.py").check
+    assert not run_of("train.py", "--check").check
+
+
+@pytest.mark.parametrize("words", [("run", "--nproc-per-node=2", "t.py"), ("run", "--mode=dashboard", "train.py")])
 def test_what_is_designed_but_not_there_says_so(words: tuple[str, ...]) -> None:
     error = refused(*words)
 

@@ -15,8 +15,9 @@ from typing import Any, Callable, Final, Iterator
 
 from traceml.recorder.hooks import forward
 from traceml.recorder.pen import Pen
+from traceml.recorder.tracebacks import conceal
 from traceml.wire import edges
-from traceml.wire.ring import PUBLISHED
+from traceml.wire.ring import PUBLISHED, STOP
 
 HOOK: Final = "inference"
 _UPDATED: Final = edges.UPDATED
@@ -178,7 +179,7 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
         number, base = found, float(found << edges.UPDATE_BITS)
 
     def tend(optimizer: Any, j: int) -> None:
-        if number == 1 and pen.num_steps == pen.stop_at:
+        if (number == 1 and pen.num_steps == pen.stop_at) or header[STOP]:
             pen.stop()
             return
         if not pen.num_forwards and not pen.busy:
@@ -211,6 +212,7 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
                 or j >= pen.house_due
                 or stamps[(j - 1) & mask] >= pen.memory_due
                 or pen.num_steps == pen.stop_at
+                or header[STOP]
             ):
                 tend(optimizer, j)
             pen.num_forwards = 0
@@ -244,7 +246,11 @@ def _make_step(pen: Pen, skipped: Callable[[Any, int], int], real: Callable[...,
         if get_ident() != pen.owner:
             return real(self, optimizer, *args, **kwargs)
         num_before = skipped(optimizer, -1)
-        done = real(self, optimizer, *args, **kwargs)
+        try:
+            done = real(self, optimizer, *args, **kwargs)
+        except BaseException:
+            conceal()
+            raise
         try:
             skipped(optimizer, num_before)
         except Exception as error:  # noqa: BLE001  # guard
@@ -262,7 +268,11 @@ def _wrap_compile(pen: Pen, roots: Roots, module_class: Any) -> Iterator[tuple[A
 
     @functools.wraps(real)
     def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
-        done = real(self, *args, **kwargs)
+        try:
+            done = real(self, *args, **kwargs)
+        except BaseException:
+            conceal()
+            raise
         try:
             roots.compiled(self)
         except Exception as error:  # noqa: BLE001  # guard

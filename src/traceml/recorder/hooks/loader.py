@@ -9,6 +9,7 @@ from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.pen import Pen
+from traceml.recorder.tracebacks import conceal
 from traceml.schema.records import LoaderInfo
 from traceml.wire import edges
 
@@ -155,6 +156,9 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
             return real(self)
         try:
             iterator = real(self)
+        except BaseException:
+            conceal()
+            raise
         finally:
             try:
                 pen.stamp(edges.ITERATOR + edges.CLOSE)
@@ -186,6 +190,10 @@ def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
         try:
             batch = real(self)
             code = _CLOSE
+        except Exception as error:
+            if not isinstance(error, StopIteration):
+                conceal()
+            raise
         finally:
             pen.busy = False
             try:
