@@ -41,7 +41,6 @@ from traceml.schema.records import (
     RankIdentity,
     RankState,
     Segment,
-    StepFailure,
     StepRecord,
 )
 from traceml.wire import edges
@@ -100,8 +99,8 @@ class StepBuilder:
         self.state = learned(self.state, body)
         if isinstance(body, LoaderInfo):
             self._fetches.loaders[body.number] = body
-        elif isinstance(body, StepFailure):
-            self._events.exceptions[body.step] = body.exception
+        else:
+            self._events.learn(body, rank=self.state.identity.rank)
 
     def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912  # one tight loop: calls would double its cost
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
@@ -151,7 +150,7 @@ class StepBuilder:
     def take(self) -> Taken:
         """What is finished since the last take."""
         steps: list[StepRecord] = []
-        events: list[Event] = []
+        events = self._events.told()
         rank, held, draft = self.state.identity.rank, self._held, None
         while held and not held[0].fetches.undecided:
             draft = held.popleft()
@@ -392,5 +391,6 @@ class StepBuilder:
         found = json.loads(cursor)
         self.position, self._step = found["position"], found["step"]
         self._last_ns = self._period_ns = found["end_ns"]
+        self._events.stored_until = self._step
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
         self._fetches.resume(found["serial"], found["num_fetches"], found["training"])
