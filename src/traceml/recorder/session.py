@@ -7,25 +7,41 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Final, Optional
+from typing import Callable, Collection, Final, Mapping, Optional
 
 from traceml.recorder import memory, step
-from traceml.recorder.hooks import backward, checkpoint, collections, forward, loader, optimizer
+from traceml.recorder.arrival import Arrival
+from traceml.recorder.hooks import (
+    backward,
+    checkpoint,
+    collections,
+    compiled,
+    compiler,
+    forward,
+    loader,
+    method,
+    optimizer,
+)
 from traceml.recorder.identity import identify, process_start_ns
 from traceml.recorder.pen import Pen
 from traceml.schema import phases
-from traceml.schema.records import RankEnd, Watching
+from traceml.schema.records import RankEnd
 from traceml.wire import edges
 from traceml.wire.ring import ANSWERED, WANTED, RingWriter
 
 _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
     phases.INPUT: loader.install,
     phases.FORWARD: forward.install,
+    compiled.HOOK: compiled.install,
+    method.HOOK: method.install,
     phases.BACKWARD: backward.install,
     phases.OPTIMIZER: optimizer.install,
     phases.CHECKPOINT: checkpoint.install,
     phases.GC: collections.install,
+    phases.COMPILE: compiler.install,
 }
+_PART_OF: Final = {compiled.HOOK: phases.FORWARD, method.HOOK: phases.COMPILE}  # no phases of their own
+_NOT_ASKED: Final = "not asked for in init()"
 _rings = itertools.count()
 _open: Optional[Session] = None
 _knows_forks = False
@@ -39,13 +55,20 @@ class Session:
         total_steps: As told by the user, for the time left.
         max_steps: After so many steps everything comes off again; None: never.
         first: The process's first run; its startup begins when the process did.
+        only: The phases whose hooks are installed; None: all.
 
     Raises:
         OSError: The ring cannot be made.
     """
 
     def __init__(
-        self, ring_dir: Path, *, total_steps: Optional[int] = None, max_steps: Optional[int] = None, first: bool = True
+        self,
+        ring_dir: Path,
+        *,
+        total_steps: Optional[int] = None,
+        max_steps: Optional[int] = None,
+        first: bool = True,
+        only: Optional[Collection[str]] = None,
     ) -> None:
         global _open  # noqa: PLW0603  # what a fork must find
         started_ns = process_start_ns() if first else time.perf_counter_ns()
@@ -60,16 +83,24 @@ class Session:
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
-        self._install(total_steps)
+        self.pen.total_steps = total_steps
+        self._install(only)
         if max_steps is not None:
             self.pen.stop_at, self.pen.stop = max_steps, lambda: self.close("trace-max-steps")
         _open = self
         _watch_forks()
         step.begin_session(self.pen)
 
-    def _install(self, total_steps: Optional[int]) -> None:
-        watched, unseen = [phases.EVAL], {}
+    def _install(self, only: Optional[Collection[str]]) -> None:
+        watched, unseen = [], {}
+        arrival = Arrival(self.pen.arrived)
+        self.pen.guard.register("arrival", arrival.remove)
+        self.pen.late_looks.append(arrival.look)
+        arrival.wait()
         for phase, install in _HOOKS.items():
+            if only is not None and _PART_OF.get(phase, phase) not in only:
+                unseen[phase] = _NOT_ASKED
+                continue
             try:
                 why_not = install(self.pen)
             except Exception as error:  # noqa: BLE001  # guard
@@ -79,10 +110,14 @@ class Session:
                 unseen[phase] = why_not
             else:
                 watched.append(phase)
+        watched, unseen = [p for p in watched if p in phases.PHASE_INDEX], _of_phases(unseen)
         allocator = memory.find_allocator()
         if allocator is not None:
             memory.watch(self.pen, allocator, rank=self.identity.rank)
-        self.pen.ring.send(Watching(tuple(watched), unseen, total_steps))
+        self.pen.sees_models = only is None or phases.FORWARD in only
+        if phases.FORWARD in watched or phases.INPUT in watched:
+            watched.append(phases.EVAL)
+        self.pen.tell(watched=tuple(watched), unseen=unseen)
 
     def ask(self, *, patience_s: float) -> bool:
         """Asks the collector for a report of all steps so far; True when it came within `patience_s` seconds."""
@@ -114,6 +149,10 @@ class Session:
         self.pen.publish()
         self.pen.ring.send(RankEnd(self.identity.rank, how, exception, int(at * 1e9)))
         self.pen.ring.close()
+
+
+def _of_phases(unseen: Mapping[str, str]) -> dict[str, str]:
+    return {phase: why for phase, why in unseen.items() if phase in phases.PHASE_INDEX}
 
 
 def exception_name() -> str:
