@@ -1,4 +1,4 @@
-"""What users import: init, trace_step, region, count, summary, final_summary, shutdown."""
+"""What users import: init, trace_step, region, count, the wraps, summary, final_summary, shutdown."""
 
 from __future__ import annotations
 
@@ -13,14 +13,34 @@ from typing import Any, Optional
 
 from traceml.errors import StateError, TraceMLError, UsageError
 from traceml.recorder import step as _step
+from traceml.recorder import wraps as _wraps
 from traceml.recorder.guard import say
 from traceml.recorder.step import count, region, trace_step
+from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER
 from traceml.settings import RUN_VARIABLE, Settings, resolve
 
-__all__ = ["count", "final_summary", "init", "region", "shutdown", "summary", "trace_step"]
+__all__ = [
+    "count",
+    "final_summary",
+    "init",
+    "region",
+    "shutdown",
+    "summary",
+    "trace_step",
+    "wrap_backward",
+    "wrap_dataloader",
+    "wrap_forward",
+    "wrap_optimizer",
+]
 
 _PATIENCE_S = 2.0
-_MODES = ("auto",)
+_MODES = ("auto", "manual", "selective")
+_PATCHES = {
+    "patch_dataloader": INPUT,
+    "patch_forward": FORWARD,
+    "patch_backward": BACKWARD,
+    "patch_optimizer": OPTIMIZER,
+}
 
 
 class _Run:
@@ -37,27 +57,52 @@ _base_name = ""  # of the process's first run
 _is_registered = False
 
 
-def init(mode: str = "auto", *, total_steps: Optional[int] = None) -> None:
+def init(
+    mode: str = "auto",
+    *,
+    total_steps: Optional[int] = None,
+    patch_dataloader: bool = False,
+    patch_forward: bool = False,
+    patch_backward: bool = False,
+    patch_optimizer: bool = False,
+) -> None:
     """Begins recording this process's training. Call it once, before the loop; a second equal call does nothing.
 
     Under `traceml run` the run's folder exists already; with plain `python` this makes one under `logs/` and starts the
     collector beside the training. `TRACEML_DISABLED=1` makes this and everything after it inert.
 
     Args:
-        mode: "auto": every hook.
+        mode: "auto": every hook. "manual": none; steps, regions and what is given to `wrap_dataloader`, `wrap_forward`,
+            `wrap_backward` and `wrap_optimizer` is recorded. "selective": as manual, and the hooks asked for.
         total_steps: How many steps the training will take, for the time left.
+        patch_dataloader: With "selective": every DataLoader, as `input`.
+        patch_forward: Likewise the models given to `trace_step`, as `forward` and `eval`.
+        patch_backward: Likewise every backward.
+        patch_optimizer: Likewise every torch optimizer.
 
     Raises:
-        UsageError: `bad-mode`: mode is unknown.
+        UsageError: `bad-mode`: mode is unknown. `bad-argument`: total_steps is no number of steps, or a patch_ argument
+            was given to another mode than "selective".
         StateError: `second-init`: the run was begun with other arguments.
         SettingsError: `bad-setting`: a TRACEML_ variable or [tool.traceml] holds a value that cannot be used.
     """
     global _run  # noqa: PLW0603  # one run a process at a time
     if mode not in _MODES:
-        raise UsageError(f"init(mode={mode!r}) is not known. Use mode='auto'.", slug="bad-mode")
+        raise UsageError(f"init(mode={mode!r}) is not known. Use one of {', '.join(_MODES)}.", slug="bad-mode")
     if total_steps is not None and (not isinstance(total_steps, int) or total_steps < 1):
         raise UsageError(f"init(total_steps={total_steps!r}) is not a whole number of at least 1.", slug="bad-argument")
-    arguments = {"mode": mode, "total_steps": total_steps}
+    patches = {
+        "patch_dataloader": patch_dataloader,
+        "patch_forward": patch_forward,
+        "patch_backward": patch_backward,
+        "patch_optimizer": patch_optimizer,
+    }
+    asked = [name for name, is_asked in patches.items() if is_asked]
+    if asked and mode != "selective":
+        raise UsageError(
+            f"init(mode={mode!r}) does not take {asked[0]}. Use mode='selective' with it.", slug="bad-argument"
+        )
+    arguments = {"mode": mode, "total_steps": total_steps, **dict.fromkeys(asked, True)}
     if _run is not None and _run.session.is_open:
         if _run.arguments != arguments:
             first = ", ".join(f"{key}={value!r}" for key, value in _run.arguments.items())
@@ -115,6 +160,7 @@ def _begin(settings: Settings, arguments: Any) -> _Run:
         total_steps=settings.total_steps or manifest.total_steps,
         max_steps=manifest.trace_max_steps,
         first=not _num_runs,
+        only=None if arguments["mode"] == "auto" else [phase for name, phase in _PATCHES.items() if name in arguments],
     )
     _num_runs += 1
     _base_name = _base_name or folder.name
@@ -176,6 +222,60 @@ def _end(how: str, exception: str = "") -> None:
             say(line or f"the summary of {_shown(run.folder)} is still being written.")
     except Exception as error:  # noqa: BLE001  # the end of the user's process is theirs
         say(f"the end of the run could not be recorded: {error}")
+
+
+def wrap_dataloader(batches: Any) -> Any:
+    """Makes a loader that TraceML does not know be seen: waiting for its next batch is `input`.
+
+    Args:
+        batches: Any iterable of batches: another library's loader, a generator, the queue of a prefetching thread.
+
+    Returns:
+        What to iterate over instead. It has the attributes, the length and the class of what was given; a DataLoader
+        that is watched anyway is returned as it is.
+    """
+    return batches if _is_disabled() else _wraps.wrap_dataloader(batches)
+
+
+def wrap_forward(model: Any) -> Any:
+    """Makes calls of a model be `forward`, whether or not it is given to `trace_step`.
+
+    Args:
+        model: A module, or any callable that computes the loss.
+
+    Returns:
+        The module itself; for another callable what to call instead.
+    """
+    return model if _is_disabled() else _wraps.wrap_forward(model)
+
+
+def wrap_backward(loss: Any) -> Any:
+    """Makes a backward that TraceML does not see be `backward`: `traceml.wrap_backward(loss).backward()`.
+
+    Args:
+        loss: A loss; an engine with a `backward` of its own; or a function that runs the backward.
+
+    Returns:
+        What has the timed `backward`; for a function what to call instead.
+    """
+    return _wraps.wrap_backward(loss)
+
+
+def wrap_optimizer(optimizer: Any) -> Any:
+    """Makes an optimizer that does not derive from torch's be seen: `optimizer = traceml.wrap_optimizer(optimizer)`.
+
+    Returns:
+        What to call `step()` on instead; one of torch's own is returned as it is.
+    """
+    return optimizer if _is_disabled() else _wraps.wrap_optimizer(optimizer)
+
+
+def _is_disabled() -> bool:
+    """Whether TRACEML_DISABLED, or a setting that cannot be read (init() says which), keeps everything inert."""
+    try:
+        return _step.current is None and resolve().disabled
+    except TraceMLError:
+        return False
 
 
 def final_summary() -> Optional[dict[str, Any]]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Callable, Collection, Final, Mapping, Optional
 
-from traceml.recorder import memory, step
+from traceml.recorder import memory, step, wraps
 from traceml.recorder.arrival import Arrival
 from traceml.recorder.hooks import (
     backward,
@@ -118,6 +118,7 @@ class Session:
         if phases.FORWARD in watched or phases.INPUT in watched:
             watched.append(phases.EVAL)
         self.pen.tell(watched=tuple(watched), unseen=unseen)
+        wraps.renew(self.pen)
 
     def ask(self, *, patience_s: float) -> bool:
         """Asks the collector for a report of all steps so far; True when it came within `patience_s` seconds."""
