@@ -15,9 +15,26 @@ if TYPE_CHECKING:
         shutdown,
         summary,
         trace_step,
+        wrap_backward,
+        wrap_dataloader,
+        wrap_forward,
+        wrap_optimizer,
     )
 
-__all__ = ["__version__", "count", "final_summary", "init", "region", "shutdown", "summary", "trace_step"]
+__all__ = [
+    "__version__",
+    "count",
+    "final_summary",
+    "init",
+    "region",
+    "shutdown",
+    "summary",
+    "trace_step",
+    "wrap_backward",
+    "wrap_dataloader",
+    "wrap_forward",
+    "wrap_optimizer",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,45 +1,90 @@
-"""What users import: init, trace_step, region, count, summary, final_summary, shutdown."""
+"""What users import: init, trace_step, region, count, the wraps, summary, final_summary, shutdown."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from typing import Any, Optional
+from typing import Any, Mapping, Optional
 
 from traceml import part as _part
 from traceml.errors import StateError, TraceMLError, UsageError
 from traceml.recorder import step as _step
+from traceml.recorder import wraps as _wraps
 from traceml.recorder.guard import say
 from traceml.recorder.step import count, region, trace_step
+from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER
 from traceml.settings import RUN_VARIABLE, Settings, resolve
 
-__all__ = ["count", "final_summary", "init", "region", "shutdown", "summary", "trace_step"]
+__all__ = [
+    "count",
+    "final_summary",
+    "init",
+    "region",
+    "shutdown",
+    "summary",
+    "trace_step",
+    "wrap_backward",
+    "wrap_dataloader",
+    "wrap_forward",
+    "wrap_optimizer",
+]
 
 _PATIENCE_S = 2.0
-_MODES = ("auto",)
+_MODES = ("auto", "manual", "selective")
+_PATCHES = {
+    "patch_dataloader": INPUT,
+    "patch_forward": FORWARD,
+    "patch_backward": BACKWARD,
+    "patch_optimizer": OPTIMIZER,
+}
 
 
-def init(mode: str = "auto", *, total_steps: Optional[int] = None) -> None:
+def init(
+    mode: str = "auto",
+    *,
+    total_steps: Optional[int] = None,
+    patch_dataloader: bool = False,
+    patch_forward: bool = False,
+    patch_backward: bool = False,
+    patch_optimizer: bool = False,
+) -> None:
     """Begins recording this process's training. Call it once, before the loop; a second equal call does nothing.
 
     Under `traceml run` the run's folder exists already; with plain `python` this makes one under `logs/` and starts the
     collector beside the training. `TRACEML_DISABLED=1` makes this and everything after it inert.
 
     Args:
-        mode: "auto": every hook.
+        mode: "auto": every hook. "manual": none; steps, regions and what is given to `wrap_dataloader`, `wrap_forward`,
+            `wrap_backward` and `wrap_optimizer` is recorded. "selective": as manual, and the hooks asked for.
         total_steps: How many steps the training will take, for the time left.
+        patch_dataloader: With "selective": every DataLoader, as `input`.
+        patch_forward: Likewise the models given to `trace_step`, as `forward` and `eval`.
+        patch_backward: Likewise every backward.
+        patch_optimizer: Likewise every torch optimizer.
 
     Raises:
-        UsageError: `bad-mode`: mode is unknown.
+        UsageError: `bad-mode`: mode is unknown. `bad-argument`: total_steps is no number of steps, or a patch_ argument
+            was given to another mode than "selective".
         StateError: `second-init`: the run was begun with other arguments.
         SettingsError: `bad-setting`: a TRACEML_ variable or [tool.traceml] holds a value that cannot be used.
     """
     if mode not in _MODES:
-        raise UsageError(f"init(mode={mode!r}) is not known. Use mode='auto'.", slug="bad-mode")
+        raise UsageError(f"init(mode={mode!r}) is not known. Use one of {', '.join(_MODES)}.", slug="bad-mode")
     if total_steps is not None and (not isinstance(total_steps, int) or total_steps < 1):
         raise UsageError(f"init(total_steps={total_steps!r}) is not a whole number of at least 1.", slug="bad-argument")
-    arguments = {"mode": mode, "total_steps": total_steps}
+    patches = {
+        "patch_dataloader": patch_dataloader,
+        "patch_forward": patch_forward,
+        "patch_backward": patch_backward,
+        "patch_optimizer": patch_optimizer,
+    }
+    asked = [name for name, is_asked in patches.items() if is_asked]
+    if asked and mode != "selective":
+        raise UsageError(
+            f"init(mode={mode!r}) does not take {asked[0]}. Use mode='selective' with it.", slug="bad-argument"
+        )
+    arguments = {"mode": mode, "total_steps": total_steps, **dict.fromkeys(asked, True)}
     found = _part.current
     if found is not None and found.session.is_open and found.arguments:
         if found.arguments != arguments:
@@ -54,10 +99,17 @@ def init(mode: str = "auto", *, total_steps: Optional[int] = None) -> None:
         _step.begin_session(None, why_not or None)
         return
     try:
-        _part.begin(settings, arguments)
+        _part.begin(settings, arguments, only=_only(arguments))
     except (TraceMLError, OSError, ImportError) as error:
         _step.begin_session(None)
         say(f"this run is not recorded: {error}")
+
+
+def _only(arguments: Mapping[str, Any]) -> Optional[tuple[str, ...]]:
+    """The phases whose hooks were asked for; None: all."""
+    if arguments["mode"] == "auto":
+        return None
+    return tuple(phase for name, phase in _PATCHES.items() if name in arguments)
 
 
 def _why_not(settings: Settings) -> Optional[str]:
@@ -80,6 +132,60 @@ def shutdown() -> None:
     A later `init()` begins a new run.
     """
     _part.end("shutdown")
+
+
+def wrap_dataloader(batches: Any) -> Any:
+    """Makes a loader that TraceML does not know be seen: waiting for its next batch is `input`.
+
+    Args:
+        batches: Any iterable of batches: another library's loader, a generator, the queue of a prefetching thread.
+
+    Returns:
+        What to iterate over instead. It has the attributes, the length and the class of what was given; a DataLoader
+        that is watched anyway is returned as it is.
+    """
+    return batches if _is_disabled() else _wraps.wrap_dataloader(batches)
+
+
+def wrap_forward(model: Any) -> Any:
+    """Makes calls of a model be `forward`, whether or not it is given to `trace_step`.
+
+    Args:
+        model: A module, or any callable that computes the loss.
+
+    Returns:
+        The module itself; for another callable what to call instead.
+    """
+    return model if _is_disabled() else _wraps.wrap_forward(model)
+
+
+def wrap_backward(loss: Any) -> Any:
+    """Makes a backward that TraceML does not see be `backward`: `traceml.wrap_backward(loss).backward()`.
+
+    Args:
+        loss: A loss; an engine with a `backward` of its own; or a function that runs the backward.
+
+    Returns:
+        What has the timed `backward`; for a function what to call instead.
+    """
+    return _wraps.wrap_backward(loss)
+
+
+def wrap_optimizer(optimizer: Any) -> Any:
+    """Makes an optimizer that does not derive from torch's be seen: `optimizer = traceml.wrap_optimizer(optimizer)`.
+
+    Returns:
+        What to call `step()` on instead; one of torch's own is returned as it is.
+    """
+    return optimizer if _is_disabled() else _wraps.wrap_optimizer(optimizer)
+
+
+def _is_disabled() -> bool:
+    """Whether TRACEML_DISABLED, or a setting that cannot be read (init() says which), keeps everything inert."""
+    try:
+        return _step.current is None and resolve().disabled
+    except TraceMLError:
+        return False
 
 
 def final_summary() -> Optional[dict[str, Any]]:

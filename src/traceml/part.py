@@ -12,7 +12,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Sequence
 
 from traceml.recorder import signs
 from traceml.recorder import step as _step
@@ -41,6 +41,7 @@ current: Optional[Part] = None
 is_armed = False
 
 _arguments: Mapping[str, Any] = {}  # of an init() whose session is not open yet
+_only: Optional[Sequence[str]] = None  # likewise, or of the session: the phases that were asked for
 _num_runs = 0
 _base_name = ""  # of the process's first run
 _is_registered = False
@@ -63,22 +64,38 @@ def is_helper() -> bool:
     return process is not None and process.parent_process() is not None
 
 
-def begin(settings: Settings, arguments: Mapping[str, Any]) -> None:
+def begin(settings: Settings, arguments: Mapping[str, Any], *, only: Optional[Sequence[str]] = None) -> None:
     """Takes part because the script says so, with `init()`.
+
+    Args:
+        settings: As resolved for it.
+        arguments: What init() was given, by which a second call is told from an equal one.
+        only: The phases whose hooks are installed; None: all, and steps are inferred until there is a `trace_step`.
 
     Raises:
         RunError: The run's folder cannot be found, or none can be made.
         OSError: The ring cannot be made.
         ImportError: There is no torch.
     """
-    global _arguments  # noqa: PLW0603
+    global _arguments, _only, _num_runs  # noqa: PLW0603
     import torch  # noqa: F401, PLC0415  # the script is about to train with it
 
     if is_armed and not _num_runs and is_helper():
-        _arguments = arguments  # whether it trains is not known yet
+        _arguments, _only = arguments, only  # whether it trains is not known yet
         return
     signs.disarm()
+    _only = only
+    if current is not None and current.session.is_open and only is not None and not current.session.is_seated:
+        current.session.close("end")  # opened at a first sign, with every hook; nothing was measured yet
+        current.session.discard()
+        _num_runs -= 1
+        if is_helper():
+            _arguments = arguments
+            _open_late(is_step=False)
+            return
     if current is not None and current.session.is_open:  # opened at a first sign
+        if only is not None:
+            say("init() came behind the first step: every hook is on already.")
         current.arguments = arguments
         if settings.total_steps is not None:
             current.session.expect(settings.total_steps)
@@ -162,6 +179,7 @@ def _session(ring_dir: Path, manifest: Manifest, *, total_steps: Optional[int], 
         max_steps=manifest.trace_max_steps,
         first=not _num_runs,
         is_seated=is_seated,
+        only=_only,
     )
 
 

@@ -6,7 +6,8 @@ from collections import deque
 from typing import Final, Iterator
 
 from traceml.schema import phases
-from traceml.schema.records import Event, StepRecord
+from traceml.schema.records import Compilation, Event, StepFailure, StepRecord
+from traceml.wire.codec import Body
 
 _EVAL: Final = phases.PHASE_INDEX[phases.EVAL]
 _CHECKPOINT: Final = phases.PHASE_INDEX[phases.CHECKPOINT]
@@ -22,11 +23,39 @@ _NUM_RECENT: Final = 32
 
 
 class StepEvents:
-    """Watches one rank's records go by. `exceptions` holds the names that failed steps raised, by step."""
+    """Watches one rank's records and messages go by.
+
+    `stored_until` is the step behind which a restarted reader goes on: what earlier messages told is stored.
+    """
 
     def __init__(self) -> None:
-        self.exceptions: dict[int, str] = {}
+        self.stored_until = 0
+        self._exceptions: dict[int, str] = {}  # the names of what failed steps raised
         self._recent_ns: deque[int] = deque(maxlen=_NUM_RECENT)
+        self._told: list[Event] = []
+
+    def learn(self, body: Body, *, rank: int, num_before: int = 0) -> None:
+        """Takes in a message that is about a step: what it raised, or what the compiler did in it.
+
+        Args:
+            body: The message.
+            rank: Whose it is.
+            num_before: Steps that were inferred before the first `trace_step`, from which on the message counts.
+        """
+        if isinstance(body, StepFailure):
+            self._exceptions[body.step + num_before] = body.exception
+        elif isinstance(body, Compilation) and (body.is_again or body.is_eager):
+            step = body.step + num_before
+            if step <= self.stored_until:
+                return
+            kind = "now eager" if body.is_eager else "recompilation"
+            text = ": ".join(part for part in (body.function, body.reason) if part)
+            self._told.append(Event(kind, rank, step, body.at_ns, body.duration_ns or None, text=text))
+
+    def told(self) -> list[Event]:
+        """What messages have told since the last call."""
+        told, self._told = self._told, []
+        return told
 
     def stands_out(self, record: StepRecord) -> bool:
         """Whether `of` has anything to look at: most steps are short and have none of it."""
@@ -47,7 +76,7 @@ class StepEvents:
         if gc_ns >= _GC_NS:
             yield self._event("garbage collection", record, gc_ns)
         if record.failed_in is not None:
-            name = self.exceptions.pop(record.step, "")
+            name = self._exceptions.pop(record.step, "")
             text = f"{name} in {phases.label(record.failed_in)}" if name else f"in {phases.label(record.failed_in)}"
             yield Event("failed step", record.rank, record.step, record.end_ns, record.period_ns, text=text)
             return

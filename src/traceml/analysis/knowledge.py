@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Optional, Sequence
 
 from traceml.schema.records import (
+    Compilation,
     Fault,
     LoaderInfo,
     RankEnd,
@@ -33,6 +34,8 @@ def learned(state: RankState, body: Body) -> RankState:
     if isinstance(body, Fault):
         kept = tuple(fault for fault in state.faults if fault.hook != body.hook)
         return replace(state, faults=(*kept, body))
+    if isinstance(body, Compilation):
+        state = replace(state, num_compilations=body.num_compilations, num_recompilations=body.num_recompilations)
     return replace(state, end=body) if isinstance(body, RankEnd) else state
 
 

@@ -35,7 +35,6 @@ from traceml.schema.records import (
     LiveSlot,
     LoaderInfo,
     Segment,
-    StepFailure,
     StepRecord,
     Watching,
 )
@@ -84,11 +83,12 @@ class StepBuilder(InferredSteps):
         self.state = learned(self.state, body)
         if isinstance(body, LoaderInfo):
             self._fetches.loaders[body.number] = body
-        elif isinstance(body, StepFailure):
-            self._events.exceptions[body.step + self._num_inferred] = body.exception
-        elif isinstance(body, Watching) and not self._was_told:  # a later one may be read behind the first trace_step
-            self._was_told = True
-            self._is_inferring = self._is_inferring or (body.infers and not self._cursor)
+        elif isinstance(body, Watching):
+            if not self._was_told:  # a later one may be read behind the first trace_step
+                self._was_told = True
+                self._is_inferring = self._is_inferring or (body.infers and not self._cursor)
+        else:
+            self._events.learn(body, rank=self.state.identity.rank, num_before=self._num_inferred)
 
     def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
@@ -151,7 +151,7 @@ class StepBuilder(InferredSteps):
     def take(self) -> Taken:
         """What is finished since the last take."""
         steps: list[StepRecord] = []
-        events: list[Event] = []
+        events = self._events.told()
         rank, held, draft = self.state.identity.rank, self._held, None
         while held and not held[0].fetches.undecided:
             draft = held.popleft()
@@ -366,6 +366,7 @@ class StepBuilder(InferredSteps):
         found = json.loads(cursor)
         self.position, self._step = found["position"], found["step"]
         self._last_ns = self._period_ns = found["end_ns"]
+        self._events.stored_until = self._step
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
         inference, self._num_inferred = found.get("inference"), found.get("num_inferred", 0)
         training = found["training"] if inference is None else inference["fetches"]["training"]

@@ -157,9 +157,14 @@ def _next(part: Part, facts: Facts, rank: RankFacts) -> str:
         return _RARER[part.phase].format(num_steps=num_steps, each=each)
     if part.phase == IN_STEP and FORWARD in unseen_compute(rank) and FORWARD not in rank.state.unwatched:
         return "give `trace_step` the model that runs, and call it as `model(batch)`: no forward of it was seen"
+    if part.phase in _RESTS and rank.phase_ns(INPUT) is None:
+        return f"{_NAME_IT[part.phase]}; {_WRAP_IT}"
     return _NAME_IT[part.phase]
 
 
+_WRAP_IT: Final = (
+    "if batches come from no DataLoader, iterate over `traceml.wrap_dataloader(batches)`: it makes input seen"
+)
 _STALLS: Final = "find what stalled the loader in those steps: slow items, a slow worker, or the storage"
 _RARER: Final = {
     EVAL: "evaluate less often or on fewer batches: after {num_steps} steps it ran, for {each} each time",

@@ -11,17 +11,18 @@ import itertools
 import sys
 import time
 from threading import get_ident
-from types import CodeType
-from typing import Any, Callable, Final, Optional
+from types import CodeType, MappingProxyType
+from typing import Any, Callable, Final, Mapping, Optional
 
 from traceml.recorder.guard import Guard, say
 from traceml.recorder.tracebacks import conceal
 from traceml.schema.phases import MAX_REGIONS
-from traceml.schema.records import RegionName
+from traceml.schema.records import RegionName, Watching
 from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED, SEAL_EDGES, STOP, RingWriter
 
 NEVER: Final = float("inf")
+_NUM_EARLY: Final = 3  # steps after each of which it is looked whether all is seen
 
 
 class Pen:
@@ -36,28 +37,40 @@ class Pen:
         "codes",
         "forward_class",
         "guard",
+        "has_compiled",
+        "has_compiled_itself",
         "house_due",
         "in_step",
         "infers",
-        "is_late",
         "iterator",
         "late_looks",
+        "loaders",
         "look",
         "mask",
         "memory_due",
+        "method_class",
         "num_failures",
         "num_forwards",
         "num_steps",
         "nxt",
+        "on_arrival",
+        "on_compiled",
         "owner",
         "read_memory",
         "regions",
         "ring",
         "said",
+        "sees_models",
+        "skip_code",
         "skipped",
+        "slot",
         "stamps",
         "stop",
         "stop_at",
+        "total_steps",
+        "unseen",
+        "watched",
+        "wrappers_of",
     )
 
     def __init__(self, ring: RingWriter) -> None:
@@ -69,15 +82,27 @@ class Pen:
         self.infers = False  # no trace_step yet: steps are inferred
         self.num_forwards = 0  # since the last update, while inferring
         self.num_steps = self.num_failures = self.iterator = 0
-        self.house_due = SEAL_EDGES  # the edge from which on keep_house is called
-        self.forward_class: Any = None
+        self.house_due = 0  # the edge from which on keep_house is called; the first steps each
+        self.forward_class: Any = None  # what stands in a model's slot
+        self.method_class: Any = None  # what stands in an instance's `forward`
+        self.slot = ""  # the name under which trace_step looks for it
+        self.sees_models = True  # every model given to trace_step; else only those given to wrap_forward
+        self.wrappers_of: Callable[[tuple[Any, ...]], tuple[Any, ...]] = _no_wrappers
+        self.loaders: Any = None  # numbers loaders and iterators
         self.look: Optional[Callable[[object], None]] = None  # looks into batches of the current iterator
         self.guard = Guard(ring.send)
         self.regions: dict[str, int] = {}
         self.said: set[str] = set()  # what the user was told once
         self.late_looks: list[Callable[[], None]] = []  # for modules that are loaded later
         self.skipped: list[CodeType] = []  # our functions that may run under a compiled frame
-        self.is_late = True  # torch._dynamo is not loaded yet
+        self.skip_code: Optional[Callable[[CodeType], object]] = None  # torch._dynamo's, once it is loaded
+        self.on_arrival: list[Callable[[], None]] = []  # to be done then
+        self.has_compiled = False  # somebody compiles, or may
+        self.has_compiled_itself: Callable[[Any], None] = no_matter  # a model, by its `compile()`
+        self.on_compiled: list[Callable[[], None]] = []  # to be done before the first compilation
+        self.watched: tuple[str, ...] = ()
+        self.unseen: dict[str, str] = {}
+        self.total_steps: Optional[int] = None
         self.memory_due = NEVER
         self.read_memory: Callable[[float], None] = _no_memory
         self.stop_at = -1
@@ -120,7 +145,7 @@ class Pen:
         """Every few steps, right behind a step's end: numbers it, seals whole blocks, looks for late modules."""
         end = self.publish()
         self.ring.seal(end)
-        self.house_due = end + SEAL_EDGES
+        self.house_due = end + SEAL_EDGES if self.num_steps >= _NUM_EARLY else end
         for look in self.late_looks:
             look()
         if self.ring.header[STOP]:
@@ -148,24 +173,50 @@ class Pen:
 
     def skip(self, function: object) -> None:
         """Keeps the compiler out of a function of ours that can run under a compiled frame."""
-        self.skipped.append(function.__code__)  # type: ignore[attr-defined]
-        self.is_late = True
-        self.look_late()
+        code: CodeType = function.__code__  # type: ignore[attr-defined]
+        if self.skip_code is not None:
+            self.skip_code(code)
+        else:
+            self.skipped.append(code)
 
-    def look_late(self) -> None:
-        """Tells torch._dynamo about our functions as soon as somebody has loaded it; we never load it ourselves."""
-        frame = sys.modules.get("torch._dynamo.eval_frame")
-        skip_code = getattr(frame, "skip_code", None)
-        if skip_code is None:
-            return
-        self.is_late = False
+    def arrived(self) -> None:
+        """torch._dynamo is loaded: it hears of our functions, and our hooks of it."""
+        self.skip_code = sys.modules["torch._dynamo.eval_frame"].skip_code
         for code in self.skipped:
-            skip_code(code)
+            self.skip_code(code)
         self.skipped.clear()
+        for act in self.on_arrival:
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001  # guard
+                self.guard.fault("compile", error)
+
+    def compiles(self) -> None:
+        """Somebody is about to compile: what would stand in the way goes, for good."""
+        if not self.has_compiled:
+            self.has_compiled = True
+            for act in self.on_compiled:
+                act()
+
+    def tell(self, *, watched: tuple[str, ...] = (), unseen: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Tells the reader which phases are watched, and which are not and why; what is known already stays."""
+        self.watched = tuple(dict.fromkeys((*self.watched, *watched)))
+        self.unseen = {phase: why for phase, why in self.unseen.items() if phase not in watched}
+        self.unseen.update(unseen)
+        self.ring.send(Watching(self.watched, self.unseen, self.total_steps, self.infers))
 
 
 def _no_memory(_: float) -> None:
     """There is no allocator to read."""
+
+
+def no_matter(_: object) -> None:
+    """Nobody wants to know."""
+
+
+def _no_wrappers(_: object) -> tuple[Any, ...]:
+    """Nothing is compiled."""
+    return ()
 
 
 def _no_memory_stop() -> None:

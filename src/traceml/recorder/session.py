@@ -6,28 +6,44 @@ import itertools
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Final, Optional
+from typing import Callable, Collection, Final, Mapping, Optional
 
-from traceml.recorder import memory, step, tracebacks
-from traceml.recorder.hooks import backward, checkpoint, collections, forward, inference, loader, optimizer
+from traceml.recorder import memory, step, tracebacks, wraps
+from traceml.recorder.arrival import Arrival
+from traceml.recorder.hooks import (
+    backward,
+    checkpoint,
+    collections,
+    compiled,
+    compiler,
+    forward,
+    inference,
+    loader,
+    method,
+    optimizer,
+)
 from traceml.recorder.identity import identify, process_start_ns
 from traceml.recorder.pen import Pen
 from traceml.schema import phases
-from traceml.schema.records import RankEnd, RankIdentity, Watching
+from traceml.schema.records import RankEnd, RankIdentity
 from traceml.wire import edges
 from traceml.wire.ring import ANSWERED, WANTED, RingWriter
 
 _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
     phases.INPUT: loader.install,
     phases.FORWARD: forward.install,
+    compiled.HOOK: compiled.install,
+    method.HOOK: method.install,
     phases.BACKWARD: backward.install,
     phases.OPTIMIZER: optimizer.install,
     phases.CHECKPOINT: checkpoint.install,
     phases.GC: collections.install,
+    phases.COMPILE: compiler.install,
 }
 _UNSEATED: Final = ".waiting"  # behind a ring's name: no collector looks at it
+_PART_OF: Final = {compiled.HOOK: phases.FORWARD, method.HOOK: phases.COMPILE}  # no phases of their own
+_NOT_ASKED: Final = "not asked for in init()"
 _rings = itertools.count()
 _open: Optional[Session] = None
 _knows_forks = False
@@ -43,6 +59,7 @@ class Session:
         first: The process's first run; its startup begins when the process did.
         infer: Whether steps are inferred until the first `trace_step`.
         is_seated: Whether the process counts as a rank at once, or only after `seat`.
+        only: The phases whose hooks are installed; None: all.
 
     Raises:
         OSError: The ring cannot be made.
@@ -57,6 +74,7 @@ class Session:
         first: bool = True,
         infer: bool = True,
         is_seated: bool = True,
+        only: Optional[Collection[str]] = None,
     ) -> None:
         global _open  # noqa: PLW0603  # what a fork must find
         self._started_ns = started_ns = process_start_ns() if first else time.perf_counter_ns()
@@ -72,8 +90,8 @@ class Session:
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
-        self._watching = self._install(total_steps, infer=infer)
-        ring.send(self._watching)
+        self.pen.total_steps = total_steps
+        self._install(only, infer=infer and only is None)
         self.pen.stop = lambda: self.close("trace-max-steps")
         if max_steps is not None:
             self.pen.stop_at = max_steps
@@ -106,12 +124,19 @@ class Session:
 
     def expect(self, total_steps: int) -> None:
         """The user has said how many steps there will be."""
-        self._watching = replace(self._watching, total_steps=total_steps, infers=self.pen.infers)
-        self.pen.ring.send(self._watching)
+        self.pen.total_steps = total_steps
+        self.pen.tell()
 
-    def _install(self, total_steps: Optional[int], *, infer: bool) -> Watching:
-        watched, unseen = [phases.EVAL], {}
+    def _install(self, only: Optional[Collection[str]], *, infer: bool) -> None:
+        watched, unseen = [], {}
+        arrival = Arrival(self.pen.arrived)
+        self.pen.guard.register("arrival", arrival.remove)
+        self.pen.late_looks.append(arrival.look)
+        arrival.wait()
         for phase, install in _HOOKS.items():
+            if only is not None and _PART_OF.get(phase, phase) not in only:
+                unseen[phase] = _NOT_ASKED
+                continue
             try:
                 why_not = install(self.pen)
             except Exception as error:  # noqa: BLE001  # guard
@@ -126,10 +151,15 @@ class Session:
                 inference.install(self.pen)
             except Exception as error:  # noqa: BLE001  # guard
                 self.pen.guard.fault(inference.HOOK, error)
+        watched, unseen = [p for p in watched if p in phases.PHASE_INDEX], _of_phases(unseen)
         allocator = memory.find_allocator()
         if allocator is not None:
             memory.watch(self.pen, allocator, rank=self.identity.rank)
-        return Watching(tuple(watched), unseen, total_steps, self.pen.infers)
+        self.pen.sees_models = only is None or phases.FORWARD in only
+        if phases.FORWARD in watched or phases.INPUT in watched:
+            watched.append(phases.EVAL)
+        self.pen.tell(watched=tuple(watched), unseen=unseen)
+        wraps.renew(self.pen)
 
     def ask(self, *, patience_s: float) -> bool:
         """Asks the collector for a report of all steps so far; True when it came within `patience_s` seconds."""
@@ -162,6 +192,10 @@ class Session:
         self.pen.publish()
         self.pen.ring.send(RankEnd(self.identity.rank, how, exception, int(at * 1e9)))
         self.pen.ring.close()
+
+
+def _of_phases(unseen: Mapping[str, str]) -> dict[str, str]:
+    return {phase: why for phase, why in unseen.items() if phase in phases.PHASE_INDEX}
 
 
 def exception_name() -> str:

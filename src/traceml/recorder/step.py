@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Callable, Final, Optional
+from typing import Any, Callable, Final, Optional, Union
 
 from traceml.recorder.guard import say
 from traceml.recorder.hooks import inference
-from traceml.recorder.hooks.forward import SLOT, attach
+from traceml.recorder.hooks.forward import attach
 from traceml.recorder.pen import Pen
 from traceml.recorder.tracebacks import strip
 from traceml.schema.records import StepFailure
@@ -55,7 +55,7 @@ class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_ste
 
     def __init__(self, *models: Any, step: Optional[int] = None) -> None:
         self._models, self._step = models, step
-        self._pen: Optional[Pen] = None  # set while this is the outermost step
+        self._pen: Optional[Union[Pen, _Again]] = None  # set while this is the outermost step
 
     def __enter__(self) -> trace_step:
         return _inert_enter(self)
@@ -64,6 +64,15 @@ class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_ste
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         """Ends the step; an exception goes on as it came."""
+
+
+class _Again:
+    """The open step's own object was entered once more: what it holds while it is left that often."""
+
+    __slots__ = ("outer",)
+
+    def __init__(self, outer: Any) -> None:
+        self.outer = outer
 
 
 def _inert_enter(step: trace_step) -> trace_step:
@@ -84,17 +93,17 @@ def _inert_leave(_step: trace_step, _kind: Any, _error: Any, _trace: Any) -> Non
 
 def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
-    forward_class, nothing = pen.forward_class, dict[str, Any]()
+    forward_class, slot, nothing = pen.forward_class, pen.slot, dict[str, Any]()
 
     def enter(self: trace_step) -> trace_step:
         try:
             for model in self._models:
-                if getattr(model, "__dict__", nothing).get(SLOT).__class__ is not forward_class:
+                if getattr(model, "__dict__", nothing).get(slot).__class__ is not forward_class:
                     attach(pen, model)  # new, or its slot was taken by a Module.compile() since
             if pen.in_step or (get_ident() != pen.owner and not pen.adopt()):
+                if self._pen is not None:
+                    self._pen = _Again(self._pen)
                 return self  # nested, or another thread while a step is open: one step is one step
-            if pen.is_late:
-                pen.look_late()
             if self._step is not None:
                 pen.value(edges.USER_STEP, self._step)
             self._pen = pen
@@ -129,6 +138,8 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
 
     def leave(self: trace_step, kind: Any, raised: Any, _trace: Any) -> None:
         if self._pen is not pen:
+            if self._pen.__class__ is _Again:
+                self._pen = self._pen.outer
             return
         self._pen = None
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Protocol, Sequence
 
 from traceml.analysis.gather import RankWindow, facts_of
 from traceml.diagnosis.verdict import diagnose
@@ -207,7 +207,15 @@ def _run(found: _Found) -> RunInfo:
         user_step=max((s.user_step for s in found.states if s.user_step is not None), default=None),
         live=_live(found),
         reported_at=_iso(found.now_wall),
+        compilations=_compilations(found.states, lambda state: state.num_compilations),
+        recompilations=_compilations(found.states, lambda state: state.num_recompilations),
     )
+
+
+def _compilations(states: Sequence[RankState], number_of: Callable[[RankState], int]) -> Optional[int]:
+    """A sum over the ranks; None where none of them watches the compiler."""
+    watching = [state for state in states if phases.COMPILE in state.watched]
+    return sum(number_of(state) for state in watching) if watching else None
 
 
 def _spoken_of(facts: Facts) -> Optional[RankFacts]:

@@ -47,6 +47,8 @@ class RunInfo:
     user_step: Optional[int] = None
     live: Optional[Mapping[str, Any]] = None  # while running: {"rank", "phase", "since_s", "step"}
     reported_at: str = ""  # ISO 8601, UTC: when this report was built
+    compilations: Optional[int] = None  # of all ranks; null where the compiler cannot be watched
+    recompilations: Optional[int] = None
 
 
 @dataclass(frozen=True)

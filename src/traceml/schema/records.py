@@ -212,6 +212,8 @@ class RankState:
     end: Optional[RankEnd] = None
     inferred: bool = False  # steps were found without trace_step
     unsure: str = ""  # why those cannot be trusted, with the counts; empty: they can
+    num_compilations: int = 0
+    num_recompilations: int = 0
 
 
 @dataclass(frozen=True)
@@ -248,6 +250,21 @@ class Fault:
     error: str
     num_times: int
     is_off: bool
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A compilation of the step's thread, or that something runs uncompiled from now on (`is_eager`)."""
+
+    step: int
+    at_ns: int  # when it was told, behind its step
+    duration_ns: int
+    num_compilations: int  # so far, this one too
+    num_recompilations: int  # likewise
+    is_again: bool = False  # of something that was compiled before
+    is_eager: bool = False  # the compiler's limit of recompilations was reached
+    function: str = ""
+    reason: str = ""  # why again, in the compiler's words
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Iterator, Optional, Union
 
 from traceml.schema.records import (
+    Compilation,
     Fault,
     LoaderInfo,
     MemoryReading,
@@ -20,7 +21,7 @@ from traceml.schema.records import (
 )
 from traceml.schema.struct import StructError, from_plain, to_plain
 
-Body = Union[RankIdentity, LoaderInfo, RegionName, Watching, StepFailure, Fault, MemoryReading, RankEnd]
+Body = Union[RankIdentity, LoaderInfo, RegionName, Watching, StepFailure, Fault, MemoryReading, RankEnd, Compilation]
 
 _KINDS: Final[dict[str, type[Any]]] = {
     "identity": RankIdentity,
@@ -31,6 +32,7 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "fault": Fault,
     "memory": MemoryReading,
     "end": RankEnd,
+    "compilation": Compilation,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _HEAD: Final = struct.Struct("<IIQ")  # body length, crc32 of sequence and body, sequence

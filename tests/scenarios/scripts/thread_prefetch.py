@@ -1,5 +1,6 @@
-"""Another thread reads the loader: the training thread's wait for its queue is not a fetch, and no input is claimed."""
+"""Another thread reads the loader: the training thread's wait for its queue is no fetch until it is wrapped."""
 import queue
+import sys
 import threading
 
 import traceml
@@ -16,7 +17,8 @@ traceml.init(mode="auto")
 model, criterion, optimizer, loader = make(batch_ms=40, forward_ms=8, backward_ms=8, optimizer_ms=4)
 batches = queue.Queue(maxsize=2)
 threading.Thread(target=read, daemon=True).start()
-for x, y in iter(batches.get, None):
+found = iter(batches.get, None)
+for x, y in traceml.wrap_dataloader(found) if "--wrap" in sys.argv else found:
     with traceml.trace_step(model):
         optimizer.zero_grad()
         criterion(model(x), y).backward()

@@ -37,6 +37,7 @@ def test_work_between_steps_is_named_and_priced() -> None:
     assert found.summary == "67 % of the time passes between steps: 60.0 of 90.2 ms a step."
     assert "outside everything TraceML watches" in found.why
     assert "traceml.region" in found.next
+    assert "wrap_dataloader" not in found.next
 
 
 @pytest.mark.parametrize(
@@ -212,6 +213,7 @@ def test_batches_made_by_hand_are_outside_of_what_is_watched() -> None:
     assert found.phases == ("between_steps",)
     assert "no training loader was seen" in found.why
     assert "batches made by hand" in found.next
+    assert "traceml.wrap_dataloader" in found.next
 
 
 def test_a_teacher_that_trace_step_does_not_know_is_the_rest_in_the_step() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Iterator
+from typing import Collection, Iterator
 
 import pytest
 
 from traceml.analysis.steps import StepBuilder
 from traceml.schema import phases
-from traceml.schema.records import StepRecord
+from traceml.schema.records import Event, StepRecord
 
 torch = pytest.importorskip("torch")
 
@@ -22,10 +22,11 @@ from traceml.wire.ring import RingReader  # noqa: E402
 class Recording:
     """A session, and what its ring says once it is closed."""
 
-    def __init__(self, folder: Path, *, max_steps: int | None = None) -> None:
-        self.session = Session(folder, max_steps=max_steps)
+    def __init__(self, folder: Path, *, max_steps: int | None = None, only: Collection[str] | None = None) -> None:
+        self.session = Session(folder, max_steps=max_steps, only=only)
         self.builder = StepBuilder()
         self.messages: list[Body] = []
+        self.events: list[Event] = []
 
     def steps(self) -> list[StepRecord]:
         self.session.close("end")
@@ -36,6 +37,7 @@ class Recording:
         self.builder.feed(reader.read(0))
         taken = self.builder.take()
         rest = self.builder.finish(reader.read_tail(self.builder.position), end_ns=self.session.pen.clock_ns())
+        self.events = [*taken.events, *rest.events]
         return [*taken.steps, *rest.steps]
 
 
@@ -44,6 +46,21 @@ def recording(tmp_path: Path) -> Iterator[Recording]:
     made = Recording(tmp_path)
     with contextlib.closing(_Closer(made)):
         yield made
+
+
+@pytest.fixture
+def nothing_compiled() -> None:
+    """As in a fresh process."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+@pytest.fixture
+def manual(tmp_path: Path) -> Iterator[Recording]:
+    """A recording with no hooks of its own."""
+    made = Recording(tmp_path, only=())
+    yield made
+    made.session.close("end")
 
 
 class _Closer:

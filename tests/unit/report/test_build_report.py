@@ -223,6 +223,15 @@ def test_memory_is_that_of_the_rank_that_holds_most_and_has_no_diagnosis_yet() -
     assert memory.peak_bytes.max == 400
 
 
+def test_compilations_are_counted_over_the_ranks_that_watch_the_compiler_and_null_without_one() -> None:
+    watching = [replace(state_of(r), watched=("compile",), num_compilations=3, num_recompilations=2) for r in (0, 1)]
+
+    run = report_of(FakeStore(usual(), ranks=[*watching, replace(state_of(2), num_compilations=9)])).run
+
+    assert (run.compilations, run.recompilations) == (6, 4)
+    assert report_of(FakeStore(usual())).run.recompilations is None
+
+
 def full_store() -> FakeStore:
     """Eight ranks, sixteen regions with the longest names, every phase, every kind of event, long notes."""
     regions = {n: f"{n:02d}" + "Ω" * 62 for n in range(16)}

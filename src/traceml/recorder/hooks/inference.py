@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import Any, Callable, Final, Iterator
 
 from traceml.recorder.hooks import forward
-from traceml.recorder.pen import Pen
+from traceml.recorder.pen import Pen, no_matter
 from traceml.recorder.tracebacks import conceal
 from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED, STOP
@@ -68,15 +68,16 @@ class Roots:
 
     def compiled(self, model: Any) -> None:
         """`model.compile()` has just taken the slot: ours goes before it."""
-        forward.attach(self._pen, model)
-        self._found.add(model)
+        if self._pen.guard.is_on(forward.HOOK):
+            forward.attach(self._pen, model)
+            self._found.add(model)
 
     def remove(self) -> None:
         """Ends the search, and takes the slots off the roots."""
         self.num_updates_left = 0
         self._give_back()
         for model in list(self._found):
-            forward.detach(model)
+            forward.detach(self._pen, model)
         self._found = weakref.WeakSet()
 
     def _give_back(self) -> None:
@@ -96,8 +97,6 @@ class Roots:
 
         def called(model: Any) -> Any:
             try:
-                if pen.is_late:
-                    pen.look_late()  # before the model's first call compiles
                 self._num_calls += 1
                 if any(parameter.requires_grad for parameter in model.parameters()):
                     forward.attach(pen, model)
@@ -129,7 +128,7 @@ class Roots:
         if len(idle) == len(models):
             return  # the optimizers hold copies of the parameters: who is trained cannot be told
         for model in idle:
-            forward.detach(model)
+            forward.detach(self._pen, model)
             self._found.discard(model)
 
 
@@ -142,10 +141,11 @@ def install(pen: Pen) -> str:
     roots = Roots(pen, torch.nn.Module, torch.is_grad_enabled)
     updated, skipped = _make_updated(pen, roots)
     handles = [module.register_optimizer_step_post_hook(updated)]
-    wrapped = [*_wrap_scalers(pen, skipped), *_wrap_compile(pen, roots, torch.nn.Module)]
+    wrapped = list(_wrap_scalers(pen, skipped))
+    pen.has_compiled_itself = roots.compiled
 
     def remove() -> None:
-        pen.infers = False
+        pen.infers, pen.has_compiled_itself = False, no_matter
         while handles:
             handles.pop().remove()
         for owner, name, real, ours in wrapped:
@@ -156,7 +156,7 @@ def install(pen: Pen) -> str:
     pen.skip(updated)
     pen.guard.register(HOOK, remove)
     pen.infers = True
-    if pen.guard.is_on(forward.HOOK):
+    if pen.guard.is_on(forward.HOOK) and pen.slot == forward.SLOT:
         roots.search(0)
     return ""
 
@@ -258,26 +258,3 @@ def _make_step(pen: Pen, skipped: Callable[[Any, int], int], real: Callable[...,
         return done
 
     return step
-
-
-def _wrap_compile(pen: Pen, roots: Roots, module_class: Any) -> Iterator[tuple[Any, str, Any, Any]]:
-    """Wraps `Module.compile`, which fills the slot itself; yields class, name, original, ours."""
-    real = module_class.__dict__.get("compile")
-    if real is None:
-        return
-
-    @functools.wraps(real)
-    def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            done = real(self, *args, **kwargs)
-        except BaseException:
-            conceal()
-            raise
-        try:
-            roots.compiled(self)
-        except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(HOOK, error)
-        return done
-
-    yield module_class, "compile", real, compile_
-    module_class.compile = compile_

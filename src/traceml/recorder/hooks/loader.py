@@ -34,9 +34,9 @@ class Loaders:
         self._looks: dict[int, Optional[Callable[[Any], None]]] = {}
         self._num_looks: dict[int, int] = {}
 
-    def start(self, loader: Any) -> int:
+    def start(self, loader: Any, settings_of: Optional[Callable[[Any], LoaderInfo]] = None) -> int:
         """The serial of a new iterator of `loader`, announced in the ring; the loader's settings when they are new."""
-        serial = self._next_serial(self._number(loader, _settings_of))
+        serial = self._next_serial(self._number(loader, settings_of or _settings_of))
         self._pen.value(edges.SERIAL, serial)
         self._pen.iterator = 0
         return serial
@@ -47,11 +47,11 @@ class Loaders:
             self._serials.clear()
         self._serials[id(iterator)] = serial
 
-    def switch(self, iterator: Any) -> None:
+    def switch(self, iterator: Any, settings_of: Optional[Callable[[Any], LoaderInfo]] = None) -> None:
         """The fetches that follow are another iterator's than the ones before."""
         serial = self._serials.get(id(iterator))
         if serial is None:  # made before we were there, or not by DataLoader.__iter__
-            serial = self._next_serial(self._number(iterator, _settings_of_iterator))
+            serial = self._next_serial(self._number(iterator, settings_of or _settings_of_iterator))
             self.started(iterator, serial)
         self._pen.value(edges.SERIAL, serial)
         self._pen.iterator = id(iterator)
@@ -117,6 +117,14 @@ class Loaders:
             self._pen.value(edges.TOKENS, num_tokens)
 
 
+def loaders_of(pen: Pen) -> Loaders:
+    """The session's own; the hook and every `wrap_dataloader` number theirs in it."""
+    found: Optional[Loaders] = pen.loaders
+    if found is None:
+        found = pen.loaders = Loaders(pen)
+    return found
+
+
 def install(pen: Pen) -> str:
     """Wraps `DataLoader.__iter__` and its iterators' `__next__`; returns why they cannot be, or nothing."""
     torch = sys.modules["torch"]
@@ -124,7 +132,7 @@ def install(pen: Pen) -> str:
     base = getattr(module, "_BaseDataLoaderIter", None)
     if module is None or base is None or "__next__" not in base.__dict__:
         return f"torch {torch.__version__} fetches batches another way"
-    loaders = Loaders(pen)
+    loaders = loaders_of(pen)
     places = ((module.DataLoader, "__iter__", _make_iter), (base, "__next__", _make_next))
     wrapped = []
     for owner, name, make in places:
@@ -221,6 +229,30 @@ def _settings_of(loader: Any) -> LoaderInfo:
         persistent_workers=_flag(getattr(loader, "persistent_workers", None)),
         prefetch_factor=_whole(getattr(loader, "prefetch_factor", None)),
         dataset=type(getattr(loader, "dataset", None)).__name__[:80],
+    )
+
+
+def settings_of_foreign(loader: Any) -> LoaderInfo:
+    """What any loader says of itself; its attributes are the user's, and may fail."""
+
+    def ask(name: str) -> Any:
+        try:
+            return getattr(loader, name, None)
+        except Exception:  # noqa: BLE001  # a property of the user's
+            return None
+
+    dataset = ask("dataset")
+    batch_size = _whole(ask("batch_size"))
+    return LoaderInfo(
+        number=0,
+        num_workers=_whole(ask("num_workers")),
+        batch_size=batch_size,
+        num_samples=_length(ask("sampler")) if batch_size else None,
+        drop_last=_flag(ask("drop_last")),
+        pin_memory=_flag(ask("pin_memory")),
+        persistent_workers=_flag(ask("persistent_workers")),
+        prefetch_factor=_whole(ask("prefetch_factor")),
+        dataset=type(loader if dataset is None else dataset).__name__[:80],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from threading import get_ident
-from typing import Any, Final
+from typing import Any, Callable, Final
 
 from traceml.recorder.pen import Pen
 from traceml.wire import edges
@@ -20,6 +20,35 @@ def install(pen: Pen) -> str:
     module = sys.modules["torch.optim.optimizer"]
     if not hasattr(module, "register_optimizer_step_pre_hook"):
         return f"torch {torch.__version__} has no global optimizer hooks; torch 2.0 or newer is needed to see them"
+    before, after = _make_hooks(pen, HOOK)
+    handles = [
+        module.register_optimizer_step_pre_hook(before),
+        module.register_optimizer_step_post_hook(after),
+    ]
+    pen.guard.register(HOOK, _removal(handles))
+    return ""
+
+
+def watch_one(pen: Pen, optimizer: Any) -> None:
+    """Registers the hooks on one optimizer, where they are not on all; its pickles and copies do not hold them."""
+    hooks = optimizer._optimizer_step_pre_hooks.values()  # noqa: SLF001  # what register_step_pre_hook fills
+    if pen.guard.is_on(HOOK) or any(getattr(hook, "pen", None) is pen for hook in hooks):
+        return
+    name = f"{HOOK} {len(pen.guard.hooks)}"
+    before, after = _make_hooks(pen, name)
+    handles = [optimizer.register_step_pre_hook(before), optimizer.register_step_post_hook(after)]
+    pen.guard.register(name, _removal(handles))
+
+
+def _removal(handles: list[Any]) -> Callable[[], None]:
+    def remove() -> None:
+        while handles:
+            handles.pop().remove()
+
+    return remove
+
+
+def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
     def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -30,7 +59,7 @@ def install(pen: Pen) -> str:
             codes[k] = _OPEN
             stamps[k] = clock()
         except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(HOOK, error)
+            pen.guard.fault(name, error)
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if get_ident() != pen.owner:
@@ -40,18 +69,9 @@ def install(pen: Pen) -> str:
             codes[k] = _CLOSE
             stamps[k] = clock()
         except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(HOOK, error)
+            pen.guard.fault(name, error)
 
-    handles = [
-        module.register_optimizer_step_pre_hook(before),
-        module.register_optimizer_step_post_hook(after),
-    ]
-
-    def remove() -> None:
-        while handles:
-            handles.pop().remove()
-
+    before.pen = pen  # type: ignore[attr-defined]  # by which an optimizer knows that it is watched
     pen.skip(before)
     pen.skip(after)
-    pen.guard.register(HOOK, remove)
-    return ""
+    return before, after

@@ -1,0 +1,156 @@
+"""Holds init()'s modes to hooking what was asked for, and shutdown() to leaving nothing."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import traceml  # noqa: E402
+from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
+from tests.unit.recorder.foreign import ALL, Foreign, parts, torch_loader, train  # noqa: E402
+from traceml.recorder import step as _step  # noqa: E402
+from traceml.recorder.hooks.stand import METHOD, SLOT  # noqa: E402
+from traceml.recorder.step import trace_step  # noqa: E402
+from traceml.schema.phases import PHASE_INDEX  # noqa: E402
+from traceml.schema.records import Watching  # noqa: E402
+
+pytestmark = pytest.mark.torch
+INPUT = PHASE_INDEX["input"]
+
+
+def test_manual_mode_hooks_nothing(tmp_path: Path) -> None:
+    before = patched_names()
+    recording = Recording(tmp_path, only=())
+    during = patched_names()
+    model, optimizer = parts()
+    train(model, optimizer, torch_loader())
+    inside = dict(model.__dict__)
+
+    steps = recording.steps()
+
+    assert during == before
+    assert [seen(step) for step in steps] == [set()] * 5
+    assert SLOT not in inside
+    assert {m.unseen["forward"] for m in recording.messages if isinstance(m, Watching)}
+
+
+def test_manual_mode_sees_exactly_what_is_wrapped(manual: Recording) -> None:
+    model, optimizer = parts()
+    other = nn.Linear(8, 8)
+    loader = traceml.wrap_dataloader(torch_loader())
+    assert traceml.wrap_forward(model) is model
+    assert traceml.wrap_optimizer(optimizer) is optimizer
+    for x, y in loader:
+        with trace_step(model, other):
+            loss = nn.functional.cross_entropy(model(other(x)), y)
+            traceml.wrap_backward(loss).backward()
+            optimizer.step()
+
+    steps = manual.steps()
+
+    assert [seen(step) for step in steps] == [ALL] * 5
+    assert [(s.num_micro_batches, s.num_optimizer_steps, s.num_samples) for s in steps] == [(1, 1, 4)] * 5
+    assert SLOT not in model.__dict__
+    assert not optimizer._optimizer_step_pre_hooks
+    assert set(manual.builder.state.watched) == ALL | {"eval"}
+
+
+@pytest.mark.parametrize("phase", ["input", "forward", "backward", "optimizer"])
+def test_selective_mode_hooks_exactly_what_was_asked_for(tmp_path: Path, phase: str) -> None:
+    recording = Recording(tmp_path, only=(phase,))
+    model, optimizer = parts()
+    train(model, optimizer, torch_loader())
+
+    steps = recording.steps()
+
+    assert [seen(step) - {"eval"} for step in steps] == [{phase}] * 5
+    assert set(recording.builder.state.watched) - {"eval"} == {phase}
+    assert set(recording.builder.state.unwatched) >= ALL - {phase}
+
+
+def test_a_later_run_of_the_process_sees_what_was_wrapped_in_an_earlier_one(tmp_path: Path) -> None:
+    model, optimizer = parts()
+    loader = traceml.wrap_dataloader(Foreign())
+    traceml.wrap_forward(model)
+    traceml.wrap_optimizer(optimizer)
+    for _ in range(2):
+        recording = Recording(tmp_path, only=())
+        train(model, optimizer, loader)
+
+        assert [seen(step) for step in recording.steps()] == [ALL - {"backward"}] * 5
+        assert SLOT not in model.__dict__
+
+
+def test_without_a_recording_and_when_disabled_everything_wrapped_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    _step.begin_session(None)
+    model, optimizer = parts()
+    foreign = Foreign()
+    train(traceml.wrap_forward(model), traceml.wrap_optimizer(optimizer), traceml.wrap_dataloader(foreign))
+    monkeypatch.setenv("TRACEML_DISABLED", "1")
+
+    assert traceml.wrap_dataloader(foreign) is foreign
+    assert traceml.wrap_optimizer(foreign) is foreign
+    traceml.wrap_backward(model(torch.ones(1, 8)).sum()).backward()
+    assert SLOT not in model.__dict__
+
+
+def test_a_patch_argument_needs_the_selective_mode() -> None:
+    with pytest.raises(traceml.errors.UsageError) as caught:
+        traceml.init(mode="manual", patch_forward=True)
+
+    assert caught.value.slug == "bad-argument"
+
+
+def patched_names() -> list[Any]:
+    """Everything in torch and Python that a recording can replace or add to."""
+    import sys
+
+    from torch.optim import optimizer as optim
+    from torch.utils.data import dataloader
+
+    dynamo = torch._dynamo
+    handler = dynamo.callback_handler
+    return [
+        torch.autograd._engine_run_backward,
+        torch.save,
+        torch.serialization.save,
+        dataloader.DataLoader.__iter__,
+        dataloader._BaseDataLoaderIter.__next__,
+        len(optim._global_optimizer_pre_hooks),
+        len(optim._global_optimizer_post_hooks),
+        list(gc.callbacks),
+        dict(vars(nn.Module)),
+        dict(vars(dynamo.eval_frame.OptimizedModule)),
+        (list(handler.start_callbacks), list(handler.end_callbacks), sorted(vars(handler))),
+        list(sys.meta_path),
+        list(torch.jit._recursive.ignored_attributes),
+        torch.compile,
+    ]
+
+
+def test_fifty_runs_in_one_process_leave_the_names_as_they_were_and_no_hook_more(tmp_path: Path) -> None:
+    import torch._dynamo  # a name that is compared
+
+    model, optimizer = parts()
+    before, inside = patched_names(), []
+    for number in range(50):
+        recording = Recording(tmp_path)
+        train(model, optimizer, torch_loader(2))
+        with trace_step(model):
+            model.forward(torch.ones(1, 8)).sum().backward()
+        found = patched_names()
+        inside.append((found[5:7], len(found[7]), len(found[10][0]), len(recording.session.pen.guard.hooks)))
+        recording.session.close("shutdown")
+        if number % 10 == 0:
+            assert patched_names() == before
+
+    assert patched_names() == before
+    assert len({str(one) for one in inside}) == 1
+    assert not {SLOT, METHOD} & set(model.__dict__)
