@@ -72,7 +72,7 @@ def init(mode: str = "auto", *, total_steps: Optional[int] = None) -> None:
         return
     try:
         _run = _begin(settings, arguments)
-    except (TraceMLError, OSError, ImportError) as error:
+    except Exception as error:  # noqa: BLE001  # whatever it is, the training is to go on
         _step.begin_session(None)
         say(f"this run is not recorded: {error}")
 

@@ -64,7 +64,7 @@ class Pen:
         self.owner: Optional[int] = get_ident()
         self.in_step = self.busy = False
         self.num_steps = self.num_failures = self.iterator = 0
-        self.house_due = SEAL_EDGES  # the edge from which on keep_house is called
+        self.house_due: float = SEAL_EDGES  # the edge from which on keep_house is called
         self.forward_class: Any = None
         self.look: Optional[Callable[[object], None]] = None  # looks into batches of the current iterator
         self.guard = Guard(ring.send)

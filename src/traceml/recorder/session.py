@@ -60,7 +60,12 @@ class Session:
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
-        self._install(total_steps)
+        try:
+            self._install(total_steps)
+        except BaseException:
+            self.pen.guard.remove_all()
+            self.pen.owner = None
+            raise
         if max_steps is not None:
             self.pen.stop_at, self.pen.stop = max_steps, lambda: self.close("trace-max-steps")
         _open = self

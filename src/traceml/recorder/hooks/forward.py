@@ -56,15 +56,10 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Forward]:
             if call is None:
                 model: Any = self.model()
                 call = type(model)._call_impl.__get__(model)  # noqa: SLF001  # as Module.__call__ does
-            if pen.busy or get_ident() != pen.owner:
+            if pen.busy or get_ident() != pen.owner or (not pen.in_step and grad_mode()):
                 return call(*args, **kwargs)
             try:
-                if pen.in_step:
-                    code = _FORWARD if grad_mode() else _NO_GRAD
-                elif grad_mode():
-                    return call(*args, **kwargs)
-                else:
-                    code = _EVAL
+                code = _EVAL if not pen.in_step else _FORWARD if grad_mode() else _NO_GRAD
                 k = nxt() & mask
                 codes[k] = code
                 stamps[k] = clock()

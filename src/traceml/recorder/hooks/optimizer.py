@@ -21,9 +21,11 @@ def install(pen: Pen) -> str:
     if not hasattr(module, "register_optimizer_step_pre_hook"):
         return f"torch {torch.__version__} has no global optimizer hooks; torch 2.0 or newer is needed to see them"
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    # In a compiled step() the hooks are inlined: the compiler folds this to True, and nothing of them is in a graph.
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
 
     def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if get_ident() != pen.owner:
+        if is_compiling() or get_ident() != pen.owner:
             return
         try:
             k = nxt() & mask
@@ -33,7 +35,7 @@ def install(pen: Pen) -> str:
             pen.guard.fault(HOOK, error)
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if get_ident() != pen.owner:
+        if is_compiling() or get_ident() != pen.owner:
             return
         try:
             k = nxt() & mask
@@ -55,3 +57,8 @@ def install(pen: Pen) -> str:
     pen.skip(after)
     pen.guard.register(HOOK, remove)
     return ""
+
+
+def _never() -> bool:
+    """Torch cannot say whether it compiles."""
+    return False
