@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
-from traceml.errors import StateError, TraceMLError, UsageError
+from traceml.errors import StateError, UsageError
 from traceml.recorder import step as _step
 from traceml.recorder.guard import say
 from traceml.recorder.step import count, region, trace_step
