@@ -9,6 +9,7 @@ import hashlib
 import os
 import random
 import sys
+import threading
 import warnings
 import zlib
 
@@ -20,8 +21,10 @@ from torch import nn
 torch.set_num_threads(1)
 IS_TRACED = bool(os.environ.get("TRACED"))
 HABITS = []
-num_steps = 0
+num_steps = [0, 0]  # at least, and at most, that have to be in the summary
 is_recording = False
+is_contended = False  # threads take steps from each other: one step is one step
+_depth = threading.local()
 
 
 def habit(function):
@@ -32,16 +35,22 @@ def habit(function):
 
 @contextlib.contextmanager
 def step(*models):
-    """`trace_step`, or nothing; counts the steps that should be in the summary."""
-    global num_steps
-    if IS_TRACED:
-        import traceml
+    """`trace_step`, or nothing; counts the outermost ones, which should be in the summary."""
+    if not IS_TRACED:
+        yield
+        return
+    import traceml
 
-        num_steps += is_recording
+    depth = getattr(_depth, "count", 0)
+    if is_recording and not depth:
+        num_steps[0] += not is_contended
+        num_steps[1] += 1
+    _depth.count = depth + 1
+    try:
         with traceml.trace_step(*models):
             yield
-    else:
-        yield
+    finally:
+        _depth.count = depth
 
 
 def run():
@@ -57,7 +66,7 @@ def run():
     for one in made.values():
         one.advance()
         print(f"{one.name}: {one.value!r} {one.warned or ''}".rstrip())
-    print(f"steps: {num_steps}", file=sys.stderr)
+    print(f"steps: {num_steps[0]} to {num_steps[1]}", file=sys.stderr)
 
 
 def _watch(what):

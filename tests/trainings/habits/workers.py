@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import stages
 import torch
 from stages import digest, habit, net, run, step, train
 from torch.utils.data import DataLoader, Dataset, get_worker_info
@@ -169,12 +170,14 @@ def threads_that_fetch_and_log_while_workers_fork():
             seen.put(1)
 
     threads = [threading.Thread(target=noise, daemon=True) for _ in range(2)]
+    stages.is_contended = True
     for thread in threads:
         thread.start()
     found = [epochs(DataLoader(Rows(), batch_size=4, num_workers=2, timeout=30), num_epochs=1) for _ in range(4)]
     stop.set()
     for thread in threads:
         thread.join(30)
+    stages.is_contended = False
     return [[len(losses) for losses in found], any(t.is_alive() for t in threads), seen.qsize() > 0]
 
 
