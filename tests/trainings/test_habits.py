@@ -18,7 +18,7 @@ from tests.trainings import ways
 
 pytestmark = [pytest.mark.training, pytest.mark.torch]
 HABITS = ways.HERE / "habits"
-FILES = ("copies", "modules", "lifetimes", "tools", "workers", "compiled")
+FILES = ("copies", "modules", "functions", "lifetimes", "tools", "workers", "compiled")
 LINE = re.compile(r"^(\w+): (.*)$")
 
 
