@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench scenarios format lint types unit processes floor39 clean
+.PHONY: help demo test check bench scenarios format lint types unit processes trainings floor39 clean
 
 help: ## what `make` can do
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -23,7 +23,7 @@ demo: $(VENV)/.stamp-package ## trains a small network under TraceML, about 15 s
 
 test: unit processes ## the unit tests, then those with real processes
 
-check: lint types unit processes ## what CI runs: format, lint, types, floors, all tests, each scenario once, Python 3.9
+check: lint types unit processes trainings ## what CI runs: format, lint, types, floors, all tests, each scenario once, Python 3.9
 	$(BIN)/python -m pytest -q tests/scenarios
 	@bash .ci/python39
 
@@ -50,6 +50,9 @@ unit: $(VENV)/.stamp-dev ## the unit tests
 
 processes: $(VENV)/.stamp-dev ## the tests with real processes
 	$(BIN)/python -m pytest -q tests/processes
+
+trainings: $(VENV)/.stamp-dev ## real trainings with and without TraceML, bit by bit; 8 min or so
+	$(BIN)/python -m pytest -q tests/trainings
 
 floor39: ## installs, imports and runs the torch-free unit tests on Python 3.9, where there is one
 	@bash .ci/python39

@@ -10,7 +10,6 @@ from typing import Any, Mapping, Optional
 from traceml import part as _part
 from traceml.errors import StateError, TraceMLError, UsageError
 from traceml.recorder import step as _step
-from traceml.recorder import wraps as _wraps
 from traceml.recorder.guard import say
 from traceml.recorder.step import count, region, trace_step
 from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER
@@ -100,7 +99,7 @@ def init(
         return
     try:
         _part.begin(settings, arguments, only=_only(arguments))
-    except (TraceMLError, OSError, ImportError) as error:
+    except Exception as error:  # noqa: BLE001  # whatever it is, the training is to go on
         _step.begin_session(None)
         say(f"this run is not recorded: {error}")
 
@@ -144,7 +143,7 @@ def wrap_dataloader(batches: Any) -> Any:
         What to iterate over instead. It has the attributes, the length and the class of what was given; a DataLoader
         that is watched anyway is returned as it is.
     """
-    return batches if _is_disabled() else _wraps.wrap_dataloader(batches)
+    return batches if _is_disabled() else _wraps().wrap_dataloader(batches)
 
 
 def wrap_forward(model: Any) -> Any:
@@ -156,7 +155,7 @@ def wrap_forward(model: Any) -> Any:
     Returns:
         The module itself; for another callable what to call instead.
     """
-    return model if _is_disabled() else _wraps.wrap_forward(model)
+    return model if _is_disabled() else _wraps().wrap_forward(model)
 
 
 def wrap_backward(loss: Any) -> Any:
@@ -168,7 +167,7 @@ def wrap_backward(loss: Any) -> Any:
     Returns:
         What has the timed `backward`; for a function what to call instead.
     """
-    return _wraps.wrap_backward(loss)
+    return _wraps().wrap_backward(loss)
 
 
 def wrap_optimizer(optimizer: Any) -> Any:
@@ -177,7 +176,13 @@ def wrap_optimizer(optimizer: Any) -> Any:
     Returns:
         What to call `step()` on instead; one of torch's own is returned as it is.
     """
-    return optimizer if _is_disabled() else _wraps.wrap_optimizer(optimizer)
+    return optimizer if _is_disabled() else _wraps().wrap_optimizer(optimizer)
+
+
+def _wraps() -> Any:
+    from traceml.recorder import wraps  # noqa: PLC0415  # with its hooks: not before it is needed
+
+    return wraps
 
 
 def _is_disabled() -> bool:

@@ -45,6 +45,13 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+class _Lasting(subprocess.Popen[bytes]):
+    """A process that outlives us, on purpose."""
+
+    def __del__(self) -> None:
+        """Says nothing: a ResourceWarning of ours is none of the user's program."""
+
+
 def start_collector(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
     """Starts `traceml.cli.node` for a run: own session, no descriptor of the user's, at most 2 ms of the caller's time.
 
@@ -62,7 +69,7 @@ def start_collector(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
     """
     process = _start(folder, pipe=pipe)
     if not pipe:
-        _alone[folder] = process  # so that no ResourceWarning speaks of it in the user's program
+        _alone[folder] = process
     return process
 
 
@@ -127,7 +134,7 @@ def _start(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     output = os.open(log, flags, 0o600)
     try:
-        return subprocess.Popen(  # noqa: S603  # our own interpreter, our own module
+        return _Lasting(  # our own interpreter, our own module
             _command(folder),
             stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
             stdout=subprocess.PIPE if pipe else output,

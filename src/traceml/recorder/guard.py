@@ -42,9 +42,7 @@ class Guard:
         """Counts a fault of `hook`; the third one takes it off."""
         try:
             times = self._num_times[hook] = self._num_times.get(hook, 0) + 1
-            is_off = times >= _NUM_TOLERATED
-            if is_off:
-                self.remove(hook)
+            is_off = times >= _NUM_TOLERATED and self.remove(hook)
             if times <= _NUM_TOLERATED:
                 text = f"{type(error).__name__}: {error}"[:_MAX_ERROR]
                 self._say(hook, text)
@@ -52,11 +50,12 @@ class Guard:
         except Exception:  # noqa: BLE001, S110  # the last line of defence: training goes on
             pass
 
-    def remove(self, hook: str) -> None:
-        """Takes a hook off, once."""
+    def remove(self, hook: str) -> bool:
+        """Takes a hook off, once; whether it could be, and is off now."""
         removal = self._removals.pop(hook, None)
         if removal is not None:
             removal()
+        return removal is not None
 
     def remove_all(self) -> None:
         """Takes every hook off, the newest first."""

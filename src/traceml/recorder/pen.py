@@ -22,6 +22,7 @@ from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED, SEAL_EDGES, STOP, RingWriter
 
 NEVER: Final = float("inf")
+HOUSE: Final = "house"
 _NUM_EARLY: Final = 3  # steps after each of which it is looked whether all is seen
 
 
@@ -82,7 +83,7 @@ class Pen:
         self.infers = False  # no trace_step yet: steps are inferred
         self.num_forwards = 0  # since the last update, while inferring
         self.num_steps = self.num_failures = self.iterator = 0
-        self.house_due = 0  # the edge from which on keep_house is called; the first steps each
+        self.house_due: float = 0  # the edge from which on keep_house is called; the first steps each
         self.forward_class: Any = None  # what stands in a model's slot
         self.method_class: Any = None  # what stands in an instance's `forward`
         self.slot = ""  # the name under which trace_step looks for it
@@ -150,6 +151,13 @@ class Pen:
             look()
         if self.ring.header[STOP]:
             self.stop()
+
+    def tidy(self) -> None:
+        """Keeps house; its faults are its own, not those of the hook that found it due."""
+        try:
+            self.keep_house()
+        except Exception as error:  # noqa: BLE001  # guard
+            self.guard.fault(HOUSE, error)
 
     def adopt(self) -> bool:
         """The calling thread starts a step: its edges count from now on, unless another thread is inside a step."""

@@ -91,7 +91,12 @@ class Session:
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
         self.pen.total_steps = total_steps
-        self._install(only, infer=infer and only is None)
+        try:
+            self._install(only, infer=infer and only is None)
+        except BaseException:
+            self.pen.guard.remove_all()
+            self.pen.owner = None
+            raise
         self.pen.stop = lambda: self.close("trace-max-steps")
         if max_steps is not None:
             self.pen.stop_at = max_steps

@@ -8,8 +8,9 @@ from typing import Any, Callable, Final, Optional, Union
 
 from traceml.recorder.guard import say
 from traceml.recorder.hooks import inference
+from traceml.recorder.hooks.forward import HOOK as FORWARD
 from traceml.recorder.hooks.forward import attach
-from traceml.recorder.pen import Pen
+from traceml.recorder.pen import HOUSE, NEVER, Pen
 from traceml.recorder.tracebacks import strip
 from traceml.schema.records import StepFailure
 from traceml.wire import edges
@@ -20,6 +21,8 @@ _STEP_FAILED: Final = edges.STEP_FAILED
 _STEP_BEGIN: Final = edges.STEP_BEGIN
 _MAX_COUNT: Final = 1 << 53  # whole numbers up to here stand exactly in the ring
 _MAX_FAILURES: Final = 100  # whose exception is named; all are counted
+_STEP: Final = "step"
+_REGION: Final = "region"
 
 #: The pen of the open session; None: calls do nothing.
 current: Optional[Pen] = None
@@ -39,6 +42,10 @@ def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
         enter = _make_first_enter(pen, enter)
     # Closures over one session's names cost two thirds of the same with attributes.
     trace_step.__enter__, trace_step.__exit__ = enter, leave  # type: ignore[method-assign]
+    if pen is not None:
+        pen.guard.register(_STEP, lambda: begin_session(None))
+        pen.guard.register(_REGION, lambda: _no_region(pen))
+        pen.guard.register(HOUSE, lambda: _no_house(pen))
 
 
 class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_step(model):`
@@ -99,7 +106,7 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
         try:
             for model in self._models:
                 if getattr(model, "__dict__", nothing).get(slot).__class__ is not forward_class:
-                    attach(pen, model)  # new, or its slot was taken by a Module.compile() since
+                    _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
             if pen.in_step or (get_ident() != pen.owner and not pen.adopt()):
                 if self._pen is not None:
                     self._pen = _Again(self._pen)
@@ -112,7 +119,7 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
             stamps[k] = clock()
             pen.in_step = True
         except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault("step", error)
+            pen.guard.fault(_STEP, error)
         return self
 
     return enter
@@ -151,7 +158,7 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
             header[PUBLISHED] = j + 1
             pen.num_steps = num_steps = pen.num_steps + 1
             if j >= pen.house_due:
-                pen.keep_house()
+                pen.tidy()
             if now >= pen.memory_due:
                 pen.read_memory(now)
             if kind is not None:
@@ -160,9 +167,32 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
             if num_steps == pen.stop_at:
                 pen.stop()
         except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault("step", error)
+            pen.guard.fault(_STEP, error)
 
     return leave
+
+
+def _no_region(pen: Pen) -> None:
+    """Regions are not marked any more: each name has the code that is none."""
+    pen.regions = _NoRegions()
+
+
+class _NoRegions(dict[str, int]):
+    def get(self, _name: str, _default: Any = None) -> Any:
+        return 0
+
+
+def _attach(pen: Pen, model: Any) -> None:
+    """A model's forward is seen from now on; if that fails, its step still is."""
+    try:
+        attach(pen, model)
+    except Exception as error:  # noqa: BLE001  # guard
+        pen.guard.fault(FORWARD, error)
+
+
+def _no_house(pen: Pen) -> None:
+    """Edges are published as before, but not sealed any more."""
+    pen.house_due = NEVER
 
 
 def _name_failure(pen: Pen, kind: type[BaseException]) -> None:
@@ -199,7 +229,7 @@ class region:  # noqa: N801  # reads as a statement: `with traceml.region("augme
                 pen.codes[k] = code
                 pen.stamps[k] = pen.clock()
         except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault("region", error)
+            pen.guard.fault(_REGION, error)
         return self
 
     def __exit__(
@@ -216,7 +246,7 @@ class region:  # noqa: N801  # reads as a statement: `with traceml.region("augme
             pen.codes[k] = self._code + edges.CLOSE
             pen.stamps[k] = pen.clock()
         except Exception as fault:  # noqa: BLE001  # guard
-            pen.guard.fault("region", fault)
+            pen.guard.fault(_REGION, fault)
 
 
 def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> None:

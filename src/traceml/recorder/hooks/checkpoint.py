@@ -74,7 +74,10 @@ class Saves:
                 raise
             finally:
                 self._is_open = False
-                pen.stamp(_CLOSE)
+                try:
+                    pen.stamp(_CLOSE)
+                except Exception as error:  # noqa: BLE001  # guard
+                    pen.guard.fault(HOOK, error)
 
         pen.skip(save)
         return save

@@ -31,7 +31,7 @@ _NUM_QUIET: Final = 64  # forwards without an update
 _SCRIPTED: Final = "the call of a TorchScript module does not pass where TraceML could watch it"
 
 
-def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # noqa: C901  # one hot path
+def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # one hot path
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
     class SessionForward(Stand):
@@ -43,20 +43,16 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # noqa
             if call is None:
                 model: Any = self.model()
                 call = type(model)._call_impl.__get__(model)  # noqa: SLF001  # as Module.__call__ does
-            if pen.busy or get_ident() != pen.owner:
+            if pen.busy or get_ident() != pen.owner or not (pen.in_step or pen.infers or not grad_mode()):
                 return call(*args, **kwargs)
             try:
-                if pen.in_step:
-                    code = _FORWARD if grad_mode() else _NO_GRAD
-                elif pen.infers:
+                if pen.infers:
                     code = _FORWARD if grad_mode() else _EVAL
                     pen.num_forwards = num_forwards = pen.num_forwards + 1
                     if not num_forwards % _NUM_QUIET:
-                        pen.keep_house()  # no update publishes: an evaluation, or an optimizer that we do not see
-                elif grad_mode():
-                    return call(*args, **kwargs)
+                        pen.tidy()  # no update publishes: an evaluation, or an optimizer that we do not see
                 else:
-                    code = _EVAL
+                    code = _EVAL if not pen.in_step else _FORWARD if grad_mode() else _NO_GRAD
                 k = nxt() & mask
                 codes[k] = code
                 stamps[k] = clock()

@@ -14,6 +14,7 @@ from threading import get_ident
 from typing import Any, Callable, Final, Iterator
 
 from traceml.recorder.hooks import forward
+from traceml.recorder.hooks.optimizer import never
 from traceml.recorder.pen import Pen, no_matter
 from traceml.recorder.tracebacks import conceal
 from traceml.wire import edges
@@ -167,6 +168,7 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
     """The hook behind each optimizer step, and what a GradScaler asks: how many updates, and that there was none."""
     nxt, mask, codes, stamps, header = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.ring.header
     numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+    is_compiling = getattr(getattr(sys.modules["torch"], "compiler", None), "is_compiling", never)
     newest, number, base, count = 0, 0, 0.0, 0
 
     def switch(optimizer: Any) -> None:
@@ -187,13 +189,13 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
         if roots.num_updates_left:
             roots.updated(optimizer, number)
         if j >= pen.house_due:
-            pen.keep_house()
+            pen.tidy()
         if stamps[(j - 1) & mask] >= pen.memory_due:
             pen.read_memory(pen.clock())
 
     def updated(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         nonlocal count
-        if get_ident() != pen.owner and (count or not pen.adopt()):
+        if is_compiling() or (get_ident() != pen.owner and (count or not pen.adopt())):
             return
         try:
             if id(optimizer) != newest:

@@ -139,7 +139,7 @@ def install(pen: Pen) -> str:
         real = getattr(owner, name)
         ours = make(pen, loaders, real)
         ours.__wrapped__ = real  # type: ignore[attr-defined]
-        ours.__qualname__, ours.__doc__ = real.__qualname__, real.__doc__
+        ours.__module__, ours.__qualname__, ours.__doc__ = real.__module__, real.__qualname__, real.__doc__
         setattr(owner, name, ours)
         wrapped.append((owner, name, real, ours))
 
@@ -172,7 +172,10 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
                 pen.stamp(edges.ITERATOR + edges.CLOSE)
             except Exception as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
-        loaders.started(iterator, serial)
+        try:
+            loaders.started(iterator, serial)
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(HOOK, error)
         return iterator
 
     return __iter__

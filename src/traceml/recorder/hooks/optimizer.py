@@ -50,9 +50,11 @@ def _removal(handles: list[Any]) -> Callable[[], None]:
 
 def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    # In a compiled step() the hooks are inlined: the compiler folds this to True, and nothing of them is in a graph.
+    is_compiling = getattr(getattr(sys.modules["torch"], "compiler", None), "is_compiling", never)
 
     def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if get_ident() != pen.owner:
+        if is_compiling() or get_ident() != pen.owner:
             return
         try:
             k = nxt() & mask
@@ -62,7 +64,7 @@ def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[...,
             pen.guard.fault(name, error)
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if get_ident() != pen.owner:
+        if is_compiling() or get_ident() != pen.owner:
             return
         try:
             k = nxt() & mask
@@ -75,3 +77,8 @@ def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[...,
     pen.skip(before)
     pen.skip(after)
     return before, after
+
+
+def never() -> bool:
+    """Torch cannot say whether it compiles."""
+    return False
