@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from traceml.cli.arguments import refuse_unbuilt
 from traceml.launch.collector import Keeper, read_node
 from traceml.launch.place import Place, prepare_run
 from traceml.launch.script import Job, command_of, run_script
+from traceml.wire.ringfolder import remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import RunArguments
@@ -90,7 +90,7 @@ def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...]) -> None:
         return  # the collector, if it lives, still works there
     sys.stderr.write("\n" + _encodable(card))
     sys.stderr.flush()
-    shutil.rmtree(ring_dir, ignore_errors=True)
+    remove_ring_folder(ring_dir)
 
 
 def _say(text: str) -> None:
