@@ -10,12 +10,12 @@ import time
 import traceml
 
 
-class Mine(Exception):
+class HandlerError(Exception):
     """What the handler raises."""
 
 
 def raises(*_: object) -> None:
-    raise Mine("from the handler")
+    raise HandlerError("from the handler")
 
 
 def exits(*_: object) -> None:
@@ -42,5 +42,5 @@ try:
     print("never")
 except KeyboardInterrupt:
     print("interrupted")
-except Mine as error:
+except HandlerError as error:
     print(f"handled: {error}")
