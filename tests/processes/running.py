@@ -137,3 +137,12 @@ def collectors_of(cwd: Path) -> list[psutil.Process]:
 def ring_dir(folder: Path) -> Path:
     """Where a run's rings were."""
     return Path(json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["ring_dir"])
+
+
+def script_of(launcher_pid: int, script: str) -> bool:
+    """Whether the launcher has started its script."""
+    try:
+        children = psutil.Process(launcher_pid).children()
+        return any(script in child.cmdline() for child in children)
+    except psutil.Error:
+        return False

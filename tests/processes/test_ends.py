@@ -151,6 +151,20 @@ def test_after_the_launchers_death_the_training_goes_on_and_is_summarized(tmp_pa
     assert not running.ring_dir(result.folder).exists()
 
 
+def test_a_launcher_killed_before_it_said_anything_leaves_the_training_its_summary(tmp_path: Path) -> None:
+    process = running.start(tmp_path, SCRIPT, "200", "end")
+    assert running.until(lambda: list((tmp_path / "logs").glob("*/manifest.json")))
+    assert running.until(lambda: running.script_of(process.pid, SCRIPT))
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    (folder,) = (tmp_path / "logs").iterdir()
+
+    assert running.until((folder / "final_summary.json").exists)
+    result = running.Result(process.returncode, b"", "", folder)
+    assert result.end == ("completed", "end", None, 200)
+    assert running.until(lambda: running.nothing_runs(tmp_path))
+
+
 def test_a_launcher_killed_with_its_script_leaves_a_summary_that_says_so(tmp_path: Path) -> None:
     process = running.start(tmp_path, SCRIPT, "5000", "end")
     running.wait_for_line(process, b"ready")

@@ -75,3 +75,15 @@ def test_training_goes_on_after_a_shutdown_and_nothing_is_left_at_the_end(tmp_pa
     assert result.stdout == b"summary of 40 steps\ntraining goes on\n"
     assert result.end == ("completed", "end", None, 40)  # of the run, which ended before the process did
     assert not running.ring_dir(result.folder).exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [("interrupt", 0, b"interrupted\n"), ("handler", 0, b"handled: from the handler\n"), ("exit", 9, b"")],
+)
+def test_what_a_signal_raises_during_a_collection_is_not_lost(tmp_path: Path, how: str, code: int, said: bytes) -> None:
+    script = str(running.SCRIPTS / "interrupted_collection.py")
+    result = running.run(tmp_path, script, how, options=["--mode=summary"])
+
+    assert (result.code, result.stdout) == (code, said)
+    assert "ignored" not in result.stderr

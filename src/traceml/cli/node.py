@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import stat
 import sys
@@ -34,6 +33,7 @@ from traceml.views.text.card import card
 from traceml.views.text.check import check_table
 from traceml.views.text.line import progress_line, verdict_line
 from traceml.wire.manifest import read_manifest, write_private
+from traceml.wire.ringfolder import is_ring_folder, remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.report.contract import Report
@@ -65,6 +65,9 @@ def main(argv: Sequence[str]) -> int:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     folder = Path(argv[1])
     manifest = read_manifest(folder)
+    if not is_ring_folder(Path(manifest.ring_dir)):
+        print(f"'{manifest.ring_dir}' is no ring folder of TraceML's.", file=sys.stderr)
+        return _MISUSE
     lock = take_lock(Path(manifest.ring_dir))
     if lock is None:
         return 0
@@ -113,7 +116,7 @@ class _Node:
             self._amend()
         elif not is_exiting:
             return
-        shutil.rmtree(self._ring_dir, ignore_errors=True)
+        remove_ring_folder(self._ring_dir)
 
     def _amend(self) -> None:
         """Writes the summary again, where the kernel told how a process ended that nobody else saw end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from traceml.launch.collector import CHECK_FILE, Keeper, Node, read_node
 from traceml.launch.command import closed_by, command_of, environment_of
 from traceml.launch.place import ARRIVED_FILE, Place, discard, prepare_run
 from traceml.launch.script import Job, run_script
+from traceml.wire.ringfolder import remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import RunArguments
@@ -117,7 +117,7 @@ def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...], *, has_table
         return  # the collector, if it lives, still works there
     if not has_table:
         _show("\n" + text)
-    shutil.rmtree(ring_dir, ignore_errors=True)
+    remove_ring_folder(ring_dir)
 
 
 def _noticed(place: Place, node: Node) -> Iterator[str]:

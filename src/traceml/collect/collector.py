@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
 
 from traceml.collect.end import Departure, ScriptExit, run_end
-from traceml.collect.life import Life
+from traceml.collect.life import Life, processes_of
 from traceml.collect.tail import RingTail
 from traceml.errors import WireError
 
@@ -86,6 +86,7 @@ class Collector:
         self._launcher_gone_ns: Optional[int] = None
         self._exit_at: Optional[float] = None
         self._was_quiet = False
+        self._orphan_pids: set[int] = set()
         self._departed: Optional[Departure] = None
         self._ends: list[Optional[RankEnd]] = []
         if manifest.launcher_pid is not None:
@@ -261,9 +262,18 @@ class Collector:
             return False
         if self._launcher.was_there:
             script = self._launcher.script_pid
-            return ranks_gone and (script is None or self._life.is_gone(script))
+            return ranks_gone and (not self._has_orphans() if script is None else self._life.is_gone(script))
         starter = self._manifest.launcher_pid
         return self._all_said_goodbye() or (ranks_gone and (starter is None or self._life.is_gone(starter)))
+
+    def _has_orphans(self) -> bool:
+        """Whether the launcher was killed before it could say which process its script is, and that one lives."""
+        self._orphan_pids = {pid for pid in self._orphan_pids if not self._life.is_gone(pid)}
+        if not self._orphan_pids:
+            self._orphan_pids = processes_of(self._ring_dir)
+            for pid in self._orphan_pids:
+                self._life.watch(pid)
+        return bool(self._orphan_pids)
 
     def _all_said_goodbye(self) -> bool:
         return bool(self._tails) and all(tail.state.end is not None for tail in self._tails.values())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Optional
 
@@ -12,6 +12,7 @@ from traceml.collect.network import is_network
 from traceml.errors import RunError
 from traceml.store.opening import StoreFull
 from traceml.store.writer import StoreWriter
+from traceml.wire.manifest import FILE as MANIFEST
 from traceml.wire.manifest import write_manifest
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Keeping:
         self._store.close()
         if is_home and self._home is not None:
             before, self.folder = self.folder, self._home
-            shutil.rmtree(before.parent, ignore_errors=True)
+            _remove(before)
 
     def _copy_home(self) -> bool:
         """Copies the database into the run folder on the network; whether that went well."""
@@ -174,3 +175,13 @@ class Keeping:
 
     def _drop(self, records: dict[str, Any]) -> None:
         self._num_dropped += len(records.get("steps", ()))
+
+
+def _remove(folder: Path) -> None:
+    """Removes a local stand-in for a run folder: the files we put there, and what is empty then."""
+    database = folder / DATABASE
+    for name in (database, database.with_name("run.db-wal"), database.with_name("run.db-shm"), folder / MANIFEST):
+        name.unlink(missing_ok=True)
+    with suppress(OSError):  # somebody else's files are in there: it stays
+        for empty in (database.parent, folder, folder.parent):
+            empty.rmdir()

@@ -7,14 +7,18 @@ import os
 import select
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, Final, Optional
 
 import psutil
+
+from traceml.settings import RUN_VARIABLE
 
 #: `struct pidfd_info` of linux/pidfd.h, first version: mask, cgroup, eleven ids, exit status.
 _INFO: Final = struct.Struct("=QQ11Ii")
 _INFO_EXIT: Final = 1 << 3
 _GET_INFO: Final = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
+_RUN_FILE: Final = "run"  # in the ring folder
 _SLACK_S: Final = 2.0  # create_time is the boot time plus ticks: it wanders with the wall clock
 
 
@@ -112,6 +116,22 @@ def _pidfd(pid: int) -> Optional[int]:
         return os.pidfd_open(pid)
     except OSError:  # an old kernel, a sandbox, or it has just gone: then by looking
         return None
+
+
+def processes_of(ring_dir: Path) -> set[int]:
+    """The processes that were started with this run's folder in their environment, ourselves left out."""
+    try:
+        folder = (ring_dir / _RUN_FILE).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return set()
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == folder:
+                found.add(process.pid)
+        except psutil.Error:  # another user's, or just gone
+            continue
+    return found
 
 
 def kernel_keeps_exit_status() -> bool:

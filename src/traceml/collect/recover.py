@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Iterable, Iterator, Optional
@@ -17,6 +16,7 @@ from traceml.collect.lock import take_lock
 from traceml.errors import RunError, WireError
 from traceml.wire.manifest import read_manifest
 from traceml.wire.ring import RingReader
+from traceml.wire.ringfolder import is_ring_folder, remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.schema.records import Manifest
@@ -39,6 +39,9 @@ def recover(folder: Path) -> bool:
     """
     manifest = read_manifest(folder)
     ring_dir = Path(manifest.ring_dir)
+    if ring_dir.exists() and not is_ring_folder(ring_dir):
+        message = f"Run '{folder}' names '{ring_dir}' as its ring folder, which is none of TraceML's: it is left alone."
+        raise RunError(message, slug="damaged-run")
     lock = take_lock(ring_dir) if ring_dir.is_dir() else None
     if lock is None:
         return False
@@ -50,7 +53,7 @@ def recover(folder: Path) -> bool:
         keeping = Keeping(place, manifest, max_bytes=max_bytes(manifest), noted=_unheard, home=folder)
         callbacks = Callbacks(answer=_nobody_asks, note=_unheard)
         Collector(manifest, keeping, Launcher(None), sampling=None, callbacks=callbacks).run()
-        shutil.rmtree(ring_dir)
+        remove_ring_folder(ring_dir)
     finally:
         os.close(lock)
     return True
@@ -84,7 +87,7 @@ def max_bytes(manifest: Manifest) -> int:
 
 
 def _orphan(ring_dir: Path) -> Optional[Path]:
-    lock = take_lock(ring_dir)
+    lock = take_lock(ring_dir) if is_ring_folder(ring_dir) else None
     if lock is None:
         return None
     try:
@@ -99,7 +102,7 @@ def _orphan(ring_dir: Path) -> Optional[Path]:
             return None
     finally:
         os.close(lock)
-    shutil.rmtree(ring_dir, ignore_errors=True)
+    remove_ring_folder(ring_dir)
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any, Final, Optional
 
 import traceml
 from traceml.wire.manifest import read_manifest
+from traceml.wire.ringfolder import remove_ring_folder
 
 #: In the ring folder: what the collector wrote to stdout and stderr, normally nothing.
 LOG_FILE: Final = "collector.log"
@@ -89,7 +89,7 @@ def await_verdict(ring_dir: Path, folder: Path, *, patience_s: float) -> Optiona
         node = read_node(ring_dir)
         if node.is_done:
             # After shutdown() the folder still answers summary(); at the very exit the collector removes it itself.
-            atexit.register(shutil.rmtree, ring_dir, ignore_errors=True)
+            atexit.register(remove_ring_folder, ring_dir)
             return node.verdict
         process = _alone.get(folder)
         if process is not None and process.poll() is not None and ring_dir.is_dir():

@@ -17,6 +17,7 @@ from traceml import __version__
 from traceml.errors import RunError
 from traceml.schema.records import Manifest
 from traceml.wire.manifest import SCHEMA_VERSION, write_manifest, write_private
+from traceml.wire.ringfolder import remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.settings import Settings
@@ -85,7 +86,7 @@ def prepare_run(
 
 def discard(place: Place) -> None:
     """Takes away the place of a run that never began."""
-    _remove_empty(Path(place.manifest.ring_dir))
+    remove_ring_folder(Path(place.manifest.ring_dir))
     _remove_empty(place.folder)
 
 

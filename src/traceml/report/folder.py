@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Mapping, Optional
 
+from traceml.wire.ringfolder import is_ring_folder
+
 if TYPE_CHECKING:
     from traceml.schema.records import Manifest
 
@@ -42,7 +44,7 @@ def home_of(folder: Path, manifest: Manifest) -> Home:
 
 def _is_running(node: Optional[Mapping[str, Any]], manifest: Manifest) -> bool:
     """Whether the collector lives and has not said that it is done, or one that was killed has still to come back."""
-    if not Path(manifest.ring_dir).is_dir() or (node is not None and node.get("state") != "running"):
+    if not is_ring_folder(Path(manifest.ring_dir)) or (node is not None and node.get("state") != "running"):
         return False
     if node is not None and _is_ours(node.get("pid")):
         return True
@@ -53,7 +55,7 @@ def _is_running(node: Optional[Mapping[str, Any]], manifest: Manifest) -> bool:
 
 def _node(ring_dir: Path) -> Optional[dict[str, Any]]:
     try:
-        if hasattr(os, "getuid") and ring_dir.stat().st_uid != os.getuid():
+        if not is_ring_folder(ring_dir):
             return None  # somebody else's folder: its word is not believed
         with (ring_dir / _NODE_FILE).open("rb") as file:
             found = json.loads(file.read(_MAX_BYTES))

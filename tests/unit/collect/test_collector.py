@@ -11,6 +11,7 @@ from typing import Optional
 
 import pytest
 
+from tests.ring_folders import ring_folder
 from traceml.collect.collector import Callbacks, Collector
 from traceml.collect.keeping import Keeping
 from traceml.collect.launcher import Launcher
@@ -60,7 +61,8 @@ class Rank:
 
 
 def manifest_of(tmp_path: Path, *, launcher_pid: Optional[int] = None) -> Manifest:
-    for name in ("rings", "run"):
+    ring_folder(tmp_path)
+    for name in ("run",):
         (tmp_path / name).mkdir(mode=0o700)
     manifest = Manifest(
         schema_version=1,
@@ -68,7 +70,7 @@ def manifest_of(tmp_path: Path, *, launcher_pid: Optional[int] = None) -> Manife
         run_id="1",
         created_at=time.time(),
         created_ns=time.perf_counter_ns(),
-        ring_dir=str(tmp_path / "rings"),
+        ring_dir=str(ring_folder(tmp_path)),
         script="train.py",
         arguments=(),
         cwd="/",
@@ -79,7 +81,7 @@ def manifest_of(tmp_path: Path, *, launcher_pid: Optional[int] = None) -> Manife
         launcher_pid=launcher_pid,
     )
     write_manifest(tmp_path / "run", manifest)
-    (tmp_path / "rings" / "run").write_text(str(tmp_path / "run"))
+    (ring_folder(tmp_path) / "run").write_text(str(tmp_path / "run"))
     return manifest
 
 
@@ -98,7 +100,7 @@ def stored_steps(tmp_path: Path) -> int:
 
 def test_a_rank_that_said_goodbye_is_stored_to_its_last_step(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path)
-    rank = Rank(tmp_path / "rings")
+    rank = Rank(ring_folder(tmp_path))
     rank.steps(30)
     rank.goodbye()
     end = collect(tmp_path, manifest, Told())
@@ -110,7 +112,7 @@ def test_a_rank_that_said_goodbye_is_stored_to_its_last_step(tmp_path: Path) -> 
 def test_steps_that_come_in_many_portions_are_all_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("traceml.collect.tail.PORTION_EDGES", 10)
     manifest = manifest_of(tmp_path)
-    rank = Rank(tmp_path / "rings")
+    rank = Rank(ring_folder(tmp_path))
     rank.steps(30)
     rank.goodbye()
     collect(tmp_path, manifest, Told())
@@ -120,7 +122,7 @@ def test_steps_that_come_in_many_portions_are_all_stored(tmp_path: Path, monkeyp
 
 def test_a_question_is_answered_while_the_rank_waits(tmp_path: Path) -> None:
     manifest, told = manifest_of(tmp_path, launcher_pid=os.getpid()), Told()
-    rank = Rank(tmp_path / "rings")
+    rank = Rank(ring_folder(tmp_path))
     rank.steps(5)
     rank.ring.header[WANTED] = 3
     thread = threading.Thread(target=collect, args=(tmp_path, manifest, told))
@@ -136,8 +138,8 @@ def test_a_question_is_answered_while_the_rank_waits(tmp_path: Path) -> None:
 
 def test_a_foreign_file_among_the_rings_is_told_and_passed_over(tmp_path: Path) -> None:
     manifest, told = manifest_of(tmp_path), Told()
-    (tmp_path / "rings" / "0-0.ring").write_bytes(bytes(9000))
-    rank = Rank(tmp_path / "rings")
+    (ring_folder(tmp_path) / "0-0.ring").write_bytes(bytes(9000))
+    rank = Rank(ring_folder(tmp_path))
     rank.steps(9)
     rank.goodbye()
     collect(tmp_path, manifest, told)
@@ -150,29 +152,29 @@ def test_a_foreign_file_among_the_rings_is_told_and_passed_over(tmp_path: Path) 
 def test_a_dead_run_is_brought_home_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest_of(tmp_path, launcher_pid=NOBODY)
     monkeypatch.setattr(os, "getpid", lambda: NOBODY)
-    Rank(tmp_path / "rings").steps(12)
+    Rank(ring_folder(tmp_path)).steps(12)
     monkeypatch.undo()
     first = recover(tmp_path / "run")
     second = recover(tmp_path / "run")
 
     assert (first, second) == (True, False)
     assert stored_steps(tmp_path) == 12
-    assert not (tmp_path / "rings").exists()
+    assert not list(tmp_path.glob("traceml-*/*"))
 
 
 def test_a_living_run_is_left_alone(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path, launcher_pid=NOBODY)
-    Rank(tmp_path / "rings").steps(12)
+    Rank(ring_folder(tmp_path)).steps(12)
 
     assert lives(manifest)
     assert not recover(tmp_path / "run")
-    assert list(orphans([tmp_path])) == []
+    assert list(orphans([ring_folder(tmp_path).parent])) == []
 
 
 def test_orphans_are_found_by_their_rings(tmp_path: Path) -> None:
     manifest_of(tmp_path, launcher_pid=NOBODY)
 
-    assert list(orphans([tmp_path, tmp_path / "missing"])) == [tmp_path / "run"]
+    assert list(orphans([ring_folder(tmp_path).parent, tmp_path / "missing"])) == [tmp_path / "run"]
 
 
 def test_recovering_what_is_no_run_is_an_error_in_one_line(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ring_folders import ring_folder
 from tests.unit.report.store_fakes import COMPLETED, MANIFEST, FakeStore, state_of, step_ms
 from traceml.errors import RunError, UsageError
 from traceml.report.build import build_report
@@ -164,8 +165,7 @@ def test_output_that_was_not_captured_says_how_to_capture_it(tmp_path: Path) -> 
 
 
 def test_a_run_whose_collector_moved_is_read_where_it_is_and_says_so(tmp_path: Path) -> None:
-    rings, moved = tmp_path / "rings", tmp_path / "elsewhere"
-    rings.mkdir()
+    rings, moved = ring_folder(tmp_path), tmp_path / "elsewhere"
     manifest = replace(MANIFEST, ring_dir=str(rings))
     folder = run_folder(tmp_path / "run", manifest=manifest)
     (folder / "node-0").rename(moved)
@@ -182,8 +182,7 @@ def test_a_run_whose_collector_moved_is_read_where_it_is_and_says_so(tmp_path: P
 
 
 def test_a_run_is_not_running_when_its_collectors_pid_now_is_a_strangers(tmp_path: Path) -> None:
-    rings = tmp_path / "rings"
-    rings.mkdir()
+    rings = ring_folder(tmp_path)
     folder = run_folder(tmp_path / "run", manifest=replace(MANIFEST, ring_dir=str(rings)), end=None)
     (rings / "node.json").write_text(json.dumps({"pid": 1, "state": "running", "folder": str(folder), "notes": []}))
 
@@ -195,8 +194,7 @@ def test_a_run_is_not_running_when_its_collectors_pid_now_is_a_strangers(tmp_pat
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "{" * 5000, '{"pid": NaN, "notes": 3, "folder": 7, "state": 1}'])
 def test_a_node_file_that_says_nothing_sensible_is_passed_over(tmp_path: Path, text: str) -> None:
-    rings = tmp_path / "rings"
-    rings.mkdir()
+    rings = ring_folder(tmp_path)
     folder = run_folder(tmp_path / "run", manifest=replace(MANIFEST, ring_dir=str(rings)))
     (rings / "node.json").write_text(text)
 
@@ -204,8 +202,7 @@ def test_a_node_file_that_says_nothing_sensible_is_passed_over(tmp_path: Path, t
 
 
 def test_a_run_is_running_while_its_collector_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rings = tmp_path / "rings"
-    rings.mkdir()
+    rings = ring_folder(tmp_path)
     folder = run_folder(tmp_path / "run", manifest=replace(MANIFEST, ring_dir=str(rings)), end=None)
     node = {"pid": os.getpid(), "state": "running", "folder": str(folder), "notes": []}
     (rings / "node.json").write_text(json.dumps(node))
