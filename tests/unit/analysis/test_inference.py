@@ -189,6 +189,15 @@ def test_a_closure_that_runs_forward_and_backward_again_is_one_step() -> None:
     assert builder.state.unsure == ""
 
 
+def test_the_first_closure_without_a_loader_counts_in_the_first_step() -> None:
+    def body(script: EdgeScript, _number: int) -> None:
+        script.edge(edges.OPTIMIZER).wait(1).learn().learn().edge(edges.OPTIMIZER + edges.CLOSE).updated()
+
+    _, steps, _ = inferred(loop(6, body))
+
+    assert [(step.num_optimizer_steps, step.num_micro_batches) for step in steps] == [(1, 2)] * 6
+
+
 def test_batches_looked_at_are_startup_and_not_the_first_step() -> None:
     script = EdgeScript(infers=True).iterator()
     for _ in range(4):
