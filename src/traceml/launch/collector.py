@@ -15,6 +15,7 @@ from typing import Any, Final, Optional
 
 import traceml
 from traceml.wire.manifest import read_manifest
+from traceml.wire.regular import open_regular
 from traceml.wire.ringfolder import remove_ring_folder
 
 #: In the ring folder: what the collector wrote to stdout and stderr, normally nothing.
@@ -104,7 +105,7 @@ class Node:
 def read_node(ring_dir: Path) -> Node:
     """The collector's word; an empty one when it never came so far."""
     try:
-        with (ring_dir / NODE_FILE).open("rb") as file:
+        with open_regular(ring_dir / NODE_FILE) as file:
             found: Any = json.loads(file.read(_MAX_BYTES))
         notes = tuple(str(note) for note in found["notes"])
         verdict = found.get("verdict")

@@ -10,6 +10,7 @@ from traceml.errors import RunError
 from traceml.report.contract import SCHEMA_VERSION, Report
 from traceml.schema.struct import StructError, from_plain, to_plain
 from traceml.wire.manifest import write_private
+from traceml.wire.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ def read_summary(path: Path) -> Report:
 
 def _load(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_READ_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import groupby
 from typing import (
     TYPE_CHECKING,
@@ -171,7 +171,6 @@ class SampleTable(Generic[T]):
         return self.kind(*values)
 
 
-@cache
 def _to_column(value: Any) -> Any:
     return _SEPARATOR.join(value) if isinstance(value, tuple) else value
 

@@ -10,6 +10,7 @@ from typing import Final
 from traceml.errors import RunError
 from traceml.schema.records import Manifest
 from traceml.schema.struct import StructError, from_plain, to_plain
+from traceml.wire.regular import open_regular
 
 FILE: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
@@ -33,7 +34,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / FILE
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found = json.loads(file.read(_MAX_BYTES))
         version = found.get("schema_version") if isinstance(found, dict) else None
         if isinstance(version, int) and version > SCHEMA_VERSION:

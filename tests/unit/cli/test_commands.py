@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 import pytest
 
@@ -80,6 +81,36 @@ def test_view_of_any_other_file_is_one_line_and_exit_code_2(
     assert err.startswith("traceml: ")
     assert err.count("\n") == 1
     assert "other.json" in err
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("name", ["final_summary.json", "manifest.json", "node-0/run.db", "rings/node.json"])
+def test_what_is_no_file_in_a_files_place_holds_neither_view_nor_runs_up(
+    tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    (tmp_path / "rings").mkdir()
+    folder = run_folder(tmp_path / "logs" / "odd", manifest=replace(MANIFEST, ring_dir=str(tmp_path / "rings")))
+    place = tmp_path / name if name.startswith("rings") else folder / name
+    place.unlink(missing_ok=True)
+    make(place)
+
+    for words in (["view", "odd"], ["view", str(folder / "final_summary.json")], ["runs"]):
+        command = [sys.executable, "-m", "traceml.cli", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd=tmp_path)
+
+        assert done.returncode in (0, 2)
+        assert "Traceback" not in done.stderr
+        assert done.stderr.count("\n") <= 1
+
+
+def test_a_summary_that_is_no_file_is_built_again_from_the_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run_folder(tmp_path)
+    (folder / "final_summary.json").mkdir()
+
+    assert main(["view", str(folder)]) == 0
+    assert "final_summary.json cannot be read; this was built again" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_mistake_names_the_command_once(capsys: pytest.CaptureFixture[str]) -> None:
