@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Mapping
 
 from traceml import settings
 from traceml.cli.arguments import refuse_unbuilt
+from traceml.cli.speaking import tell
 from traceml.launch.collector import Keeper, read_node
 from traceml.launch.place import Place, prepare_run
 from traceml.launch.script import Job, command_of, run_script
@@ -69,7 +70,7 @@ def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
     environ = {**os.environ, settings.RUN_VARIABLE: str(place.folder)}
     is_live = choose_face(chosen, os.environ) == "cli"
     interval_s = chosen.interval if "interval" in chosen.sources else _LINE_S
-    outcome = run_script(Job(command, environ, log), keeper, show=_show, interval_s=interval_s if is_live else None)
+    outcome = run_script(Job(command, environ, log), keeper, show=tell, interval_s=interval_s if is_live else None)
     _show_end(place, keeper, outcome.notes)
     return outcome
 
@@ -88,24 +89,12 @@ def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...]) -> None:
             _say(f"TraceML: {note}")
         _say(f"TraceML: no summary yet; `traceml view {folder}` shows it.")
         return  # the collector, if it lives, still works there
-    sys.stderr.write("\n" + _encodable(card))
-    sys.stderr.flush()
+    tell("\n" + card)
     remove_ring_folder(ring_dir)
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(_encodable(text) + "\n")
-    sys.stderr.flush()
-
-
-def _show(lines: str) -> None:
-    sys.stderr.write(_encodable(lines))
-    sys.stderr.flush()
-
-
-def _encodable(text: str) -> str:
-    encoding = sys.stderr.encoding or "ascii"
-    return text.encode(encoding, "replace").decode(encoding)
+    tell(text + "\n")
 
 
 def _is_terminal(fd: int) -> bool:
@@ -124,7 +113,6 @@ def _is_foreground() -> bool:
 
 def _die_of_interrupt() -> None:
     """Ends us by SIGINT: only then does a shell's loop stop, too. Returns where SIGINT is ignored."""
-    sys.stderr.flush()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)

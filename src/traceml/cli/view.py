@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from traceml import settings
+from traceml.cli.speaking import answer, tell
 from traceml.errors import RunError
 from traceml.report.files import CARD_FILE, summary_text, write_summary
 from traceml.report.run import Run, open_run
@@ -28,11 +29,11 @@ def view(asked: ViewArguments) -> int:
     """
     chosen = settings.resolve(command_line=asked.options)
     for complaint in chosen.complaints:
-        print(complaint, file=sys.stderr)
+        tell(f"{complaint}\n")
     run = find_run(asked.run, Path(chosen.logs_dir))
     report = finished_report(run)
     text = summary_text(report) if asked.as_json else card_for(sys.stdout, report)
-    sys.stdout.write(text)
+    answer(text)
     return 0
 
 
@@ -92,4 +93,4 @@ def _keep(run: Run, report: Report) -> None:
         write_summary(run.folder, report)
         write_private(run.folder / CARD_FILE, card(report))
     except OSError as error:
-        print(f"traceml: the summary cannot be kept in '{run.folder}' ({error.strerror}).", file=sys.stderr)
+        tell(f"traceml: the summary cannot be kept in '{run.folder}' ({error.strerror}).\n")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Callable
 import pytest
 
 import traceml
+from tests.ring_folders import ring_folder
 from tests.unit.report.store_fakes import COMPLETED, MANIFEST
 from tests.unit.report.test_open_run import run_folder, some_report
 from traceml.cli import version
@@ -84,13 +85,13 @@ def test_view_of_any_other_file_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
-@pytest.mark.parametrize("name", ["final_summary.json", "manifest.json", "node-0/run.db", "rings/node.json"])
+@pytest.mark.parametrize("name", ["final_summary.json", "manifest.json", "node-0/run.db", "node.json"])
 def test_what_is_no_file_in_a_files_place_holds_neither_view_nor_runs_up(
     tmp_path: Path, name: str, make: Callable[[Path], None]
 ) -> None:
-    (tmp_path / "rings").mkdir()
-    folder = run_folder(tmp_path / "logs" / "odd", manifest=replace(MANIFEST, ring_dir=str(tmp_path / "rings")))
-    place = tmp_path / name if name.startswith("rings") else folder / name
+    rings = ring_folder(tmp_path)
+    folder = run_folder(tmp_path / "logs" / "odd", manifest=replace(MANIFEST, ring_dir=str(rings)))
+    place = rings / name if name == "node.json" else folder / name
     place.unlink(missing_ok=True)
     make(place)
 
