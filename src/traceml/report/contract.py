@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Mapping, Optional
 
 SCHEMA_VERSION: Final = 1
+#: A running run's data is said to be of some time ago when nothing newer came for so long.
+STALE_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class RunInfo:
     user_step: Optional[int] = None
     live: Optional[Mapping[str, Any]] = None  # while running: {"rank", "phase", "since_s", "step"}
     reported_at: str = ""  # ISO 8601, UTC: when this report was built
+    data_age_s: Optional[float] = None  # while running: how old the newest data was then
 
 
 @dataclass(frozen=True)

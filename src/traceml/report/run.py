@@ -172,6 +172,9 @@ class Run:
 
     @contextmanager
     def _reader(self, home: Home) -> Iterator[StoreReader]:
+        if home.is_running and not (home.folder / DATABASE).exists():
+            message = f"Run '{self.folder}' runs, and nothing of it is stored yet. Ask again in a few seconds."
+            raise RunError(message, slug="no-database")
         reader = StoreReader(home.folder / DATABASE)
         try:
             with reader.snapshot():

@@ -99,12 +99,17 @@ def test_an_ascii_stream_gets_plain_bars_and_nothing_but_ascii() -> None:
         ({"status": "unknown", "ended_by": "unknown"}, "ended unseen after 41 steps"),
         ({"status": "completed"}, "41 steps in 6.4 s · 1 rank · completed"),
         ({"status": "running"}, "running: 41 steps in 6.4 s"),
+        ({"status": "running", "data_age_s": 14.2}, "running: 41 steps in 6.4 s · 1 rank · as of 14.2 s ago"),
     ],
 )
 def test_the_first_line_says_how_the_run_ended(run: dict[str, Any], words: str) -> None:
     first = card(report_of(steps=41, duration_s=6.4, **run)).splitlines()[0]
 
     assert words in first
+
+
+def test_data_of_a_moment_ago_is_not_called_old() -> None:
+    assert "as of" not in card(report_of(status="running", data_age_s=4.9))
 
 
 def test_a_price_that_is_an_upper_bound_says_at_most() -> None:

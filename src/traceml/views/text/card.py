@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Optional, Sequence
 
+from traceml.report.contract import STALE_S
 from traceml.schema import phases, units
 from traceml.views.text import columns
 from traceml.views.text.columns import clean
 from traceml.views.text.words import ending, headline, millis, plural, seconds, spoken, total
 
 if TYPE_CHECKING:
-    from traceml.report.contract import EventInfo, ImpactInfo, RankRow, Report, StepMemoryInfo
+    from traceml.report.contract import EventInfo, ImpactInfo, RankRow, Report, RunInfo, StepMemoryInfo
 
 WIDTH: Final = 80
 _SHOWN_PCT: Final = 0.5  # a phase below is folded into the rest
@@ -84,7 +85,7 @@ def _first_lines(report: Report, width: int) -> Iterator[str]:
     if ended:
         said = [f"{ended} after {steps} in {took}", ranks]
     elif run.status == "running":
-        said = [f"running: {steps} in {took}", ranks]
+        said = [f"running: {steps} in {took}", ranks, *_as_of(run)]
     else:
         said = [f"{steps} in {took}", ranks, clean(run.status)]
     name, behind = f"TraceML · {clean(run.name)}", " · ".join(said)
@@ -93,6 +94,11 @@ def _first_lines(report: Report, width: int) -> Iterator[str]:
         return
     yield columns.fit(name, width)
     yield columns.fit(f"          {behind}", width)
+
+
+def _as_of(run: RunInfo) -> tuple[str, ...]:
+    """Said of a running run whose data stands still: its collector is stopped, or gone, or the disk is slow."""
+    return (f"as of {seconds(run.data_age_s)} ago",) if run.data_age_s and run.data_age_s > STALE_S else ()
 
 
 def _price(report: Report) -> str:
