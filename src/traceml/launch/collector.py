@@ -44,6 +44,13 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+class _Detached(subprocess.Popen[bytes]):
+    """A process that may outlive who started it: nothing is said of it in the user's program."""
+
+    def __del__(self) -> None:
+        """No ResourceWarning, which `python -W error` would print at the very end."""
+
+
 def start_collector(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
     """Starts `traceml.cli.node` for a run: own session, no descriptor of the user's, at most 2 ms of the caller's time.
 
@@ -61,7 +68,7 @@ def start_collector(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
     """
     process = _start(folder, pipe=pipe)
     if not pipe:
-        _alone[folder] = process  # so that no ResourceWarning speaks of it in the user's program
+        _alone[folder] = process
     return process
 
 
@@ -86,7 +93,7 @@ def await_verdict(ring_dir: Path, folder: Path, *, patience_s: float) -> Optiona
         process = _alone.get(folder)
         if process is not None and process.poll() is not None and ring_dir.is_dir():
             del _alone[folder]
-            _start(folder, pipe=False)
+            _start(folder, pipe=False)  # once: it is not looked at again
         if time.monotonic() >= deadline:
             return None
         time.sleep(_LOOK_S)
@@ -119,7 +126,7 @@ def _start(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     output = os.open(log, flags, 0o600)
     try:
-        return subprocess.Popen(  # noqa: S603  # our own interpreter, our own module
+        return _Detached(  # our own interpreter, our own module
             _command(folder),
             stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
             stdout=subprocess.PIPE if pipe else output,
