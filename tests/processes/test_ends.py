@@ -94,6 +94,17 @@ def test_words_of_ours_that_stderr_does_not_take_leave_the_exit_code_to_the_scri
     assert done.returncode == 0
 
 
+def test_plain_python_with_warnings_as_errors_hears_nothing_of_the_collector(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import traceml\ntraceml.init()\n")
+    command = [sys.executable, "-W", "error", "-X", "dev", "script.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=running.environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert [line for line in done.stderr.splitlines() if not line.startswith("TraceML: ")] == []
+    assert running.nothing_runs(tmp_path)
+
+
 def test_ctrl_c_ends_script_and_launcher_by_sigint(tmp_path: Path) -> None:
     process = running.start(tmp_path, SCRIPT, "5000", "end")
     running.wait_for_line(process, b"ready")

@@ -11,6 +11,7 @@ from traceml import settings
 from traceml.cli.speaking import answer, tell
 from traceml.errors import RunError
 from traceml.report.files import CARD_FILE, summary_text, write_summary
+from traceml.report.files import FILE as SUMMARY_FILE
 from traceml.report.run import Run, open_run
 from traceml.views.text.card import card
 from traceml.wire.manifest import FILE as MANIFEST_FILE
@@ -45,12 +46,25 @@ def find_run(name: str, logs: Path) -> Run:
     """
     direct = Path(name).expanduser()
     if direct.exists():
+        _refuse_logs(direct)
         return open_run(direct)
     if not direct.is_absolute() and (logs / direct).exists():
         return open_run(logs / direct)
     near = difflib.get_close_matches(direct.name, run_names(logs), n=1)
     hint = f"did you mean '{near[0]}'?" if near else "`traceml runs` lists what there is."
     raise RunError(f"No run '{name}', neither as a path nor in '{logs}'; {hint}", slug="no-run")
+
+
+def _refuse_logs(folder: Path) -> None:
+    names = run_names(folder)
+    if not names or (folder / MANIFEST_FILE).exists() or (folder / SUMMARY_FILE).exists():
+        return
+    held = f"{len(names)} runs" if len(names) > 1 else f"the run '{names[0]}'"
+    message = (
+        f"'{folder}' is no run, it holds {held}. `traceml runs --logs-dir {folder}` lists what is there, "
+        f"`traceml view {folder / names[-1]}` shows one."
+    )
+    raise RunError(message, slug="no-run")
 
 
 def run_names(logs: Path) -> list[str]:

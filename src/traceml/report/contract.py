@@ -241,7 +241,7 @@ class ThroughputInfo:
 
 @dataclass(frozen=True)
 class EventInfo:
-    """Something worth a line; equal ones are folded into `count`."""
+    """Something worth a line; equal ones are folded into `count`, and `ms` is then their median."""
 
     kind: str
     step: int

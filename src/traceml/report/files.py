@@ -105,11 +105,11 @@ def _finite(digits: str) -> float:
 
 
 def _version(found: Any) -> Optional[int]:
-    """The version of what may be ours; None is somebody else's."""
-    if not isinstance(found, dict) or not _OURS & found.keys():
+    """The version of what may be ours; None is somebody else's. A newer one may hold what we do not know."""
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
         return None
-    version = found.get("schema_version")
-    return version if isinstance(version, int) and not isinstance(version, bool) else None
+    return version if version > SCHEMA_VERSION or _OURS & found.keys() else None
 
 
 def _is_deep(value: Any) -> bool:

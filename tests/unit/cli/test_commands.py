@@ -122,6 +122,48 @@ def test_a_mistake_names_the_command_once(capsys: pytest.CaptureFixture[str]) ->
     assert second == "traceml: run: unknown option '--moed'; did you mean --mode?"
 
 
+def test_an_option_that_is_like_none_is_not_answered_with_another(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--bogus", "t.py"]) == main(["run", "--zzz"]) == main(["--bogus"]) == 2
+
+    assert "did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "good"), [("../../evil", "evil"), (".", "run"), ("x" * 300, "x" * 100), ("a/b", "a-b"), ("-rf", "rf")]
+)
+def test_a_run_name_that_no_folder_can_have_is_refused_with_one_that_is_good(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    good: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.py").write_text("")
+
+    assert main(["run", f"--run-name={name}", "t.py"]) == 2
+
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert repr(name)[:20] in err
+    assert err.endswith(f"Use '{good}'.\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
+
+
+def test_view_of_the_logs_folder_says_how_to_see_the_runs_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_folder(tmp_path / "logs" / "one")
+    run_folder(tmp_path / "logs" / "two")
+
+    assert main(["view", str(tmp_path / "logs")]) == 2
+
+    err = capsys.readouterr().err
+    assert "holds 2 runs" in err
+    assert f"traceml runs --logs-dir {tmp_path / 'logs'}" in err
+    assert f"traceml view {tmp_path / 'logs' / 'two'}" in err
+
+
 def test_a_path_that_would_drive_the_terminal_is_shown_without_its_signs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", "\x1b]0;title\x07\nnew line"]) == 2
 
@@ -216,11 +258,15 @@ def test_an_ascii_stdout_gets_the_plain_card(tmp_path: Path) -> None:
     assert b"####" in done.stdout
 
 
-def test_the_card_of_a_long_path_stays_in_its_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_line_of_a_card_but_a_path_is_wider_than_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = run_folder(tmp_path / ("a" * 100) / ("b" * 100))
 
     assert main(["view", str(folder)]) == 0
-    assert max(width_of(line) for line in capsys.readouterr().out.splitlines()) <= 80
+    *lines, path = capsys.readouterr().out.splitlines()
+    assert max(width_of(line) for line in lines) <= 80
+    assert path.strip() == f"{folder}/final_summary.json"
 
 
 def distribution(folder: Path, name: str, *, owns: str) -> None:
