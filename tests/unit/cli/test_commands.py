@@ -114,6 +114,19 @@ def test_a_summary_that_is_no_file_is_built_again_from_the_database(
     assert "final_summary.json cannot be read; this was built again" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize(("key", "value"), [("created_at", -1.0), ("created_at", 1e300), ("created_ns", 10**400)])
+def test_a_manifest_with_a_time_that_cannot_be_is_damaged_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: object
+) -> None:
+    path = run_folder(tmp_path) / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+
+    assert main(["view", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "damaged manifest.json" in err
+
+
 def test_a_mistake_names_the_command_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["veiw"]) == main(["run", "--moed=cli", "t.py"]) == 2
 
