@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Callable, Final, Mapping, Optional
 
 from traceml.errors import SettingsError
+from traceml.schema.names import MAX_BYTES, safe_name
 
 #: Set by `traceml run` for the script's processes: the run folder. Not a setting.
 RUN_VARIABLE: Final = "TRACEML_RUN"
 _INTERNAL: Final = frozenset({RUN_VARIABLE, "TRACEML_CHILD"})
 _PREFIX: Final = "TRACEML_"
+_MAX_SHOWN: Final = 60  # characters of a value that is refused
 FACES: Final = ("auto", "cli", "summary", "dashboard")
 
 
@@ -53,7 +55,7 @@ def resolve(
     """Every setting from its highest source; None in a mapping means not given.
 
     Raises:
-        SettingsError: `bad-setting` names the setting, its value and its source.
+        SettingsError: `bad-setting`, `bad-run-name` name the setting, its value and its source.
     """
     found: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -132,6 +134,19 @@ def _text(name: str, value: Any, source: str) -> str:
     return value
 
 
+def _name(name: str, value: Any, source: str) -> str:
+    text = _text(name, value, source)
+    good = safe_name(text)
+    if text != good:
+        shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+        message = (
+            f"Run name {shown!r} ({source}) is no folder name: letters, digits, '.', '_' and '-' inside, "
+            f"at most {MAX_BYTES} bytes. Use '{good}'."
+        )
+        raise SettingsError(message, slug="bad-run-name")
+    return text
+
+
 def _face(name: str, value: Any, source: str) -> str:
     if value not in FACES:
         raise _bad(name, value, source, f"one of {', '.join(FACES)}")
@@ -170,7 +185,7 @@ def _seconds(name: str, value: Any, source: str) -> float:
 _READERS: Final[dict[str, Callable[[str, Any, str], Any]]] = {
     "mode": _face,
     "logs_dir": _text,
-    "run_name": _text,
+    "run_name": _name,
     "interval": _seconds,
     "trace_max_steps": _whole,
     "save_output": _flag,

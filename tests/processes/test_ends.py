@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import psutil
@@ -63,6 +65,44 @@ def test_a_script_that_never_steps_still_gets_a_summary(tmp_path: Path) -> None:
     assert (result.code, result.stdout) == (0, RAW + b"no step at all\n")
     assert result.end == ("completed", "end", 0, 0)
     assert "no step" in result.stderr.lower()
+
+
+@pytest.mark.parametrize("streams", ["2>/dev/full", "2>&-", "2>&- <&-", "2>/dev/full >&-"])
+@pytest.mark.parametrize("option", ["--mode=summary", "--save-output"])
+def test_a_full_or_closed_stderr_leaves_the_exit_code_to_the_script(tmp_path: Path, streams: str, option: str) -> None:
+    (tmp_path / "script.py").write_text("raise SystemExit(3)")
+    line = f'exec "$@" {streams}'
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *running.COMMAND, "run", option, "script.py"],
+        cwd=tmp_path,
+        env=running.environment(),
+        capture_output=True,
+        check=False,
+        timeout=running.PATIENCE_S,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"", b"")
+    assert list((tmp_path / "logs").glob("*/final_summary.json"))
+
+
+def test_words_of_ours_that_stderr_does_not_take_leave_the_exit_code_to_the_script(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("from traceml.recorder.guard import say; say('heard by nobody')")
+    command = f'exec "{sys.executable}" script.py 2>/dev/full'
+
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=running.environment(), check=False)
+
+    assert done.returncode == 0
+
+
+def test_plain_python_with_warnings_as_errors_hears_nothing_of_the_collector(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import traceml\ntraceml.init()\n")
+    command = [sys.executable, "-W", "error", "-X", "dev", "script.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=running.environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert [line for line in done.stderr.splitlines() if not line.startswith("TraceML: ")] == []
+    assert running.nothing_runs(tmp_path)
 
 
 def test_ctrl_c_ends_script_and_launcher_by_sigint(tmp_path: Path) -> None:

@@ -137,6 +137,16 @@ class MemoryFacts:
 
 
 @dataclass(frozen=True)
+class Ending:
+    """How the run ended, or that it goes on. `words` is empty while it does, and after its own good end."""
+
+    words: str = ""  # "failed with ValueError", "killed by SIGTERM"
+    has_failed: bool = False  # by the script's own doing: an exception, an exit code
+    exception: str = ""  # its name, where one ended the run
+    is_running: bool = False
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything the rules may look at. `first_step` to `last_step` is the range spoken of, over all ranks."""
 
@@ -152,6 +162,7 @@ class Facts:
     memory: tuple[MemoryFacts, ...] = ()
     events: tuple[Event, ...] = ()
     notes: tuple[str, ...] = ()  # one sentence each: what had to be counted in, or could not be told apart
+    ending: Ending = field(default_factory=Ending)
 
     @property
     def median_rank(self) -> Optional[RankFacts]:

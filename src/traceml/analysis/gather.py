@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Iterable, Optional, Sequence, Union
 
 from traceml.analysis.chunks import chunks_of
-from traceml.analysis.facts import Facts, RankFacts, is_absent_when_unseen
+from traceml.analysis.facts import Ending, Facts, RankFacts, is_absent_when_unseen
 from traceml.analysis.surroundings import memory_of, system_of
 from traceml.analysis.warmup import Warmup, find_warmup
 from traceml.schema.distribution import Distribution, bucket_of
@@ -49,6 +49,7 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
     world_size: int = 1,
     inferred: bool = False,
     unsure: str = "",
+    ending: Optional[Ending] = None,
 ) -> Facts:
     """Turns records into the one input of every rule.
 
@@ -64,6 +65,7 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
         world_size: The number of ranks the run has.
         inferred: Whether steps were inferred, without `trace_step`.
         unsure: Why inferred steps cannot be trusted; empty when they can.
+        ending: How the run ended, or that it goes on; None is not known.
 
     Returns:
         Facts without warm-up and failed steps in their distributions, with at most 64 chunks a rank.
@@ -84,6 +86,7 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
         memory=memory_of(memory, processes=processes, host=host),
         events=tuple(events),
         notes=tuple(notes),
+        ending=ending or Ending(),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Optional, Sequence
 
 from traceml.cli.arguments import Arguments, RunArguments, RunsArguments, Told, ViewArguments, parse
+from traceml.cli.speaking import answer, open_missing, tell
 from traceml.errors import TraceMLError
 
 _INTERRUPTED = 130
@@ -24,13 +24,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         The exit code: the script's own for `run`; 0; 2 for a mistake (126 or 127: a command that cannot be started);
         130 after Ctrl-C; 141 when stdout was closed.
     """
-    if sys.stdout is None:  # closed by who started us (`1>&-`)
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # until the process ends
+    open_missing()
     try:
         code = _dispatch(parse(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
     except TraceMLError as error:
-        print(f"traceml: {_one_line(str(error))}", file=sys.stderr)
+        tell(f"traceml: {_one_line(str(error))}\n")
         return error.code
     except BrokenPipeError:
         # stdout's reader has gone (`| head`): what is still buffered must not complain at exit either.
@@ -59,9 +57,9 @@ def _dispatch(asked: Arguments) -> int:
     if asked.version:
         from traceml.cli.version import version_text  # noqa: PLC0415  # likewise
 
-        print(version_text())
+        answer(f"{version_text()}\n")
     else:
-        print(asked.text, end="")
+        answer(asked.text)
     return 0
 
 

@@ -221,8 +221,10 @@ def _parse_options(parser: _Parser, words: Sequence[str]) -> argparse.Namespace:
 
 
 def _unknown(kind: str, word: str, known: Sequence[str], prog: str) -> UsageError:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"`{prog} --help` shows what there is."
+    # Without the dashes, which make every option alike.
+    names = {option.lstrip("-"): option for option in known}
+    near = difflib.get_close_matches(word.lstrip("-"), names, n=1)
+    hint = f"did you mean {names[near[0]]}?" if near else f"`{prog} --help` shows what there is."
     return UsageError(f"{_command(prog)}unknown {kind} '{word}'; {hint}", slug="usage")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Iterator, Mapping
 
 from traceml import settings
 from traceml.cli.arguments import refuse_unbuilt
+from traceml.cli.speaking import tell
 from traceml.errors import CommandError
 from traceml.launch.collector import CHECK_FILE, Keeper, Node, read_node
 from traceml.launch.command import closed_by, command_of, environment_of
@@ -94,7 +95,7 @@ def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
 
     def show(lines: str) -> None:
         shown.append(lines)
-        _show(lines)
+        tell(lines)
 
     outcome = run_script(Job(command, environ, log), keeper, show=show, interval_s=interval_s if is_live else None)
     _show_end(place, keeper, outcome.notes, has_table=place.manifest.is_check and bool(shown))
@@ -116,7 +117,7 @@ def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...], *, has_table
         _say(f"TraceML: no summary yet; `traceml view {folder}` shows it.")
         return  # the collector, if it lives, still works there
     if not has_table:
-        _show("\n" + text)
+        tell("\n" + text)
     remove_ring_folder(ring_dir)
 
 
@@ -132,18 +133,7 @@ def _noticed(place: Place, node: Node) -> Iterator[str]:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(_encodable(text) + "\n")
-    sys.stderr.flush()
-
-
-def _show(lines: str) -> None:
-    sys.stderr.write(_encodable(lines))
-    sys.stderr.flush()
-
-
-def _encodable(text: str) -> str:
-    encoding = sys.stderr.encoding or "ascii"
-    return text.encode(encoding, "replace").decode(encoding)
+    tell(text + "\n")
 
 
 def _is_terminal(fd: int) -> bool:
@@ -162,7 +152,6 @@ def _is_foreground() -> bool:
 
 def _die_of_interrupt() -> None:
     """Ends us by SIGINT: only then does a shell's loop stop, too. Returns where SIGINT is ignored."""
-    sys.stderr.flush()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from traceml import settings
+from traceml.cli.speaking import answer, tell
 from traceml.cli.view import run_names
 from traceml.errors import RunError
 from traceml.report.run import open_run
@@ -25,11 +26,11 @@ def runs(asked: RunsArguments) -> int:
     """`traceml runs`: one line a run on stdout, the newest first; a run that cannot be read says why."""
     chosen = settings.resolve(command_line=asked.options)
     for complaint in chosen.complaints:
-        print(complaint, file=sys.stderr)
+        tell(f"{complaint}\n")
     logs = Path(chosen.logs_dir)
     rows = [_row(logs / name) for name in run_names(logs)]
     if not rows:
-        print(f"No runs in '{logs}'. Start one: traceml run train.py", file=sys.stderr)
+        tell(f"No runs in '{logs}'. Start one: traceml run train.py\n")
         return 0
     width = max(WIDTH, shutil.get_terminal_size((WIDTH, 0)).columns) if sys.stdout.isatty() else _UNCUT
     text = runs_table(rows, now=time.time(), width=width)
@@ -37,7 +38,7 @@ def runs(asked: RunsArguments) -> int:
         text.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         text = to_ascii(text)
-    sys.stdout.write(text)
+    answer(text)
     return 0
 
 

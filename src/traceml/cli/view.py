@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from traceml import settings
+from traceml.cli.speaking import answer, tell
 from traceml.errors import RunError
 from traceml.report.files import CARD_FILE, summary_text, write_summary
+from traceml.report.files import FILE as SUMMARY_FILE
 from traceml.report.run import Run, open_run
 from traceml.views.text.card import card
 from traceml.wire.manifest import FILE as MANIFEST_FILE
@@ -28,11 +30,11 @@ def view(asked: ViewArguments) -> int:
     """
     chosen = settings.resolve(command_line=asked.options)
     for complaint in chosen.complaints:
-        print(complaint, file=sys.stderr)
+        tell(f"{complaint}\n")
     run = find_run(asked.run, Path(chosen.logs_dir))
     report = finished_report(run)
     text = summary_text(report) if asked.as_json else card_for(sys.stdout, report)
-    sys.stdout.write(text)
+    answer(text)
     return 0
 
 
@@ -44,12 +46,25 @@ def find_run(name: str, logs: Path) -> Run:
     """
     direct = Path(name).expanduser()
     if direct.exists():
+        _refuse_logs(direct)
         return open_run(direct)
     if not direct.is_absolute() and (logs / direct).exists():
         return open_run(logs / direct)
     near = difflib.get_close_matches(direct.name, run_names(logs), n=1)
     hint = f"did you mean '{near[0]}'?" if near else "`traceml runs` lists what there is."
     raise RunError(f"No run '{name}', neither as a path nor in '{logs}'; {hint}", slug="no-run")
+
+
+def _refuse_logs(folder: Path) -> None:
+    names = run_names(folder)
+    if not names or (folder / MANIFEST_FILE).exists() or (folder / SUMMARY_FILE).exists():
+        return
+    held = f"{len(names)} runs" if len(names) > 1 else f"the run '{names[0]}'"
+    message = (
+        f"'{folder}' is no run, it holds {held}. `traceml runs --logs-dir {folder}` lists what is there, "
+        f"`traceml view {folder / names[-1]}` shows one."
+    )
+    raise RunError(message, slug="no-run")
 
 
 def run_names(logs: Path) -> list[str]:
@@ -92,4 +107,4 @@ def _keep(run: Run, report: Report) -> None:
         write_summary(run.folder, report)
         write_private(run.folder / CARD_FILE, card(report))
     except OSError as error:
-        print(f"traceml: the summary cannot be kept in '{run.folder}' ({error.strerror}).", file=sys.stderr)
+        tell(f"traceml: the summary cannot be kept in '{run.folder}' ({error.strerror}).\n")

@@ -15,6 +15,7 @@ from traceml.collect.life import is_alive
 from traceml.collect.lock import take_lock
 from traceml.errors import RunError, WireError
 from traceml.wire.manifest import read_manifest
+from traceml.wire.regular import open_regular
 from traceml.wire.ring import RingReader
 from traceml.wire.ringfolder import is_ring_folder, remove_ring_folder
 
@@ -139,7 +140,7 @@ def database_home(folder: Path, ring_dir: Path) -> Path:
 
 def _node(ring_dir: Path) -> dict[str, Any]:
     try:
-        with (ring_dir / NODE_FILE).open("rb") as file:
+        with open_regular(ring_dir / NODE_FILE) as file:
             found = json.loads(file.read(_MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}

@@ -31,6 +31,7 @@ from traceml.schema.phases import (
     INPUT,
     REGION_PREFIX,
     label,
+    region_name,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _summary(part: Part, rank: RankFacts, limits: Thresholds) -> str:
 
 def _verb(part: Part) -> str:
     if part.phase.startswith(REGION_PREFIX):
-        return f"is in the region '{part.name}'"
+        return f"is in the region '{region_name(part.phase)}'"
     if part.phase == INPUT:
         return "goes to the start of epochs" if part.name == EPOCH_START else "waits for data"
     return _VERBS[part.phase]
@@ -147,9 +148,8 @@ def _why(part: Part, others: list[Part], rank: RankFacts) -> str:
 def _next(part: Part, facts: Facts, rank: RankFacts) -> str:
     """The one action that fits the largest part."""
     if part.phase.startswith(REGION_PREFIX):
-        return (
-            f"make '{part.name}' cheaper or rarer; smaller `traceml.region`s inside it show what in it takes the time"
-        )
+        name = region_name(part.phase)
+        return f"make '{name}' cheaper or rarer; smaller `traceml.region`s inside it show what in it takes the time"
     if part.phase == INPUT:
         return epoch_advice(facts.loader, rank) if part.name == EPOCH_START else _STALLS
     if part.phase in (EVAL, CHECKPOINT, GC):
@@ -167,9 +167,9 @@ _WRAP_IT: Final = (
 )
 _STALLS: Final = "find what stalled the loader in those steps: slow items, a slow worker, or the storage"
 _RARER: Final = {
-    EVAL: "evaluate less often or on fewer batches: after {num_steps} steps it ran, for {each} each time",
-    CHECKPOINT: "save less often, or asynchronously: {num_steps} steps saved, for {each} each time",
-    GC: "gc.freeze() before the loop, and gc.collect() by hand now and then: {num_steps} steps paused, for {each} each",
+    EVAL: "evaluate less often or on fewer batches: it ran after {num_steps} steady steps, {each} on average",
+    CHECKPOINT: "save less often, or asynchronously: {num_steps} steady steps saved, {each} on average",
+    GC: "gc.freeze() before the loop, gc.collect() by hand: {num_steps} steady steps paused, {each} on average",
 }
 _NAME_IT: Final = {
     IN_STEP: 'put `with traceml.region("name"):` around parts of the step, and every model that runs into `trace_step`',

@@ -22,7 +22,7 @@ from traceml.schema import units
 from traceml.schema.phases import H2D, INPUT, SYNC, label
 
 if TYPE_CHECKING:
-    from traceml.analysis.facts import Facts, RankFacts
+    from traceml.analysis.facts import Ending, Facts, RankFacts
     from traceml.diagnosis.thresholds import Thresholds
 
 _NOT_JUDGED: Final = (SYNC, H2D)
@@ -152,7 +152,7 @@ def _missing(facts: Facts, limits: Thresholds) -> tuple[str, str, str]:
             _TRACE_STEP,
         )
     if not num_all:
-        return "No step was seen.", "no `trace_step` was entered and left, no optimizer stepped", _TRACE_STEP
+        return _no_step(facts.ending)
     rank = facts.median_rank or max(facts.ranks, key=lambda rank: rank.num_steps)
     needed = num_steps_needed(facts, limits)
     if rank.num_steady >= needed:
@@ -163,9 +163,29 @@ def _missing(facts: Facts, limits: Thresholds) -> tuple[str, str, str]:
     )
     if rank.num_failed and rank.num_failed == rank.num_steps:
         action = "look at the exception: every step raised"
+    elif facts.ending.has_failed:
+        action = f"{_look_at(facts.ending)}; {units.count(needed - rank.num_steady)} more steps give a verdict"
     else:
         action = f"run at least {units.count(needed - rank.num_steady)} more steps"
     return f"{rank.num_steady} of {needed} steady steps seen.", why, action
+
+
+def _no_step(ending: Ending) -> tuple[str, str, str]:
+    """What to say without a single step: of a run that goes on, of one that was ended, and of one that ended well."""
+    if ending.is_running:
+        why = f"it starts, or its loop has no `trace_step`; if no step comes: {_TRACE_STEP}"
+        return "No finished step has been read yet.", why, "wait for the first step to end"
+    if ending.words:
+        action = _look_at(ending) if ending.has_failed else "let the script come to its first step"
+        was = "was " if ending.words.startswith("killed") else ""
+        return f"The run {was}{ending.words} before its first step.", "no step was entered and left until then", action
+    return "No step was seen.", "no `trace_step` was entered and left, no optimizer stepped", _TRACE_STEP
+
+
+def _look_at(ending: Ending) -> str:
+    if ending.exception:
+        return f"look at the {units.clean(ending.exception)} that ended the script"
+    return "look at what the script printed at its end"
 
 
 def _at_most(facts: Facts, rank: RankFacts) -> str:

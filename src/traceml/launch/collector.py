@@ -15,6 +15,7 @@ from typing import Any, Final, Optional
 
 import traceml
 from traceml.wire.manifest import read_manifest
+from traceml.wire.regular import open_regular
 from traceml.wire.ringfolder import remove_ring_folder
 
 #: In the ring folder: what the collector wrote to stdout and stderr, normally nothing.
@@ -45,11 +46,11 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-class _Lasting(subprocess.Popen[bytes]):
-    """A process that outlives us, on purpose."""
+class _Detached(subprocess.Popen[bytes]):
+    """A process that may outlive who started it: nothing is said of it in the user's program."""
 
     def __del__(self) -> None:
-        """Says nothing: a ResourceWarning of ours is none of the user's program."""
+        """No ResourceWarning, which `python -W error` would print at the very end."""
 
 
 def start_collector(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
@@ -94,7 +95,7 @@ def await_verdict(ring_dir: Path, folder: Path, *, patience_s: float) -> Optiona
         process = _alone.get(folder)
         if process is not None and process.poll() is not None and ring_dir.is_dir():
             del _alone[folder]
-            _start(folder, pipe=False)
+            _start(folder, pipe=False)  # once: it is not looked at again
         if time.monotonic() >= deadline:
             return None
         time.sleep(_LOOK_S)
@@ -114,7 +115,7 @@ class Node:
 def read_node(ring_dir: Path) -> Node:
     """The collector's word; an empty one when it never came so far."""
     try:
-        with (ring_dir / NODE_FILE).open("rb") as file:
+        with open_regular(ring_dir / NODE_FILE) as file:
             found: Any = json.loads(file.read(_MAX_BYTES))
         notes = tuple(str(note) for note in found["notes"])
         verdict = found.get("verdict")
@@ -134,7 +135,7 @@ def _start(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     output = os.open(log, flags, 0o600)
     try:
-        return _Lasting(  # our own interpreter, our own module
+        return _Detached(  # our own interpreter, our own module
             _command(folder),
             stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
             stdout=subprocess.PIPE if pipe else output,

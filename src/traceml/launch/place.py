@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Mapping, Sequence
 
 from traceml import __version__
 from traceml.errors import RunError
+from traceml.schema.names import safe_name
 from traceml.schema.records import Manifest
 from traceml.wire.manifest import SCHEMA_VERSION, write_manifest, write_private
 from traceml.wire.ringfolder import remove_ring_folder
@@ -29,7 +30,7 @@ ARRIVED_FILE: Final = "arrived"
 MASK: Final = "***"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # everything below it goes into an owner-checked 0700 folder
 _ROOM_BYTES: Final = 16 << 20  # three rings; Docker gives 64 MB
-_MAX_NAME_BYTES: Final = 100
+_MAX_TRIAL_BYTES: Final = 200  # of a name that was good, with a number behind it
 _PREFIXES: Final = ("CUDA_", "NCCL_", "OMP_", "SLURM_", "TORCH", "PYTORCH_", "GLOO_")
 _NAMES: Final = frozenset(
     {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"}
@@ -120,14 +121,6 @@ def fresh_folder(parent: Path, prefix: str) -> Path:
         return path
 
 
-def safe_name(name: str) -> str:
-    """A name that is one path component: letters, digits, `.`, `_`, `-`; never hidden, at most 100 bytes."""
-    text = "".join(ch if ch.isalnum() or ch in "._-" else "-" for ch in name).lstrip(".-").rstrip(".-")
-    while len(os.fsencode(text)) > _MAX_NAME_BYTES:
-        text = text[:-1]
-    return text or "run"
-
-
 def masked_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
     """Arguments with the values of those whose name sounds secret taken out: `--token x`, `--token=x`, `api_key=x`."""
     masked = []
@@ -157,7 +150,7 @@ def allowed_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _run_folder(settings: Settings, script: str, notes: list[str]) -> Path:
     logs = Path(settings.logs_dir).absolute()
-    given = safe_name(settings.run_name) if settings.run_name else None
+    given = safe_name(settings.run_name, max_bytes=_MAX_TRIAL_BYTES) if settings.run_name else None
     try:
         logs.mkdir(parents=True, exist_ok=True)
         while True:

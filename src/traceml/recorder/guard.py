@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Callable, Final
 
@@ -74,6 +75,13 @@ class Guard:
 
 def say(line: str) -> None:
     """One line of ours on stderr, never raising: stderr may be closed or full."""
+    text = f"TraceML: {line}\n"
     with contextlib.suppress(Exception):
-        sys.stderr.write(f"TraceML: {line}\n")
+        stream = sys.__stderr__
+        if stream is not None and stream is sys.stderr:
+            # Past its buffer: words that stay in it, of a full stderr, would make the script's exit code 120.
+            stream.flush()
+            os.write(stream.fileno(), text.encode(stream.encoding, "replace"))
+            return
+        sys.stderr.write(text)
         sys.stderr.flush()

@@ -16,7 +16,7 @@ from typing import Any, Callable, Final, Mapping, Optional
 
 from traceml.recorder.guard import Guard, say
 from traceml.recorder.tracebacks import conceal
-from traceml.schema.phases import MAX_REGIONS
+from traceml.schema.phases import MAX_REGIONS, REGION_PREFIX, region_name
 from traceml.schema.records import RegionName, Watching
 from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED, SEAL_EDGES, STOP, RingWriter
@@ -171,7 +171,8 @@ class Pen:
         code = self.regions.get(name)
         if code is None:
             if len(self.regions) >= MAX_REGIONS:
-                say(f"region('{name}') is not recorded: a run has at most {MAX_REGIONS} region names.")
+                shown = region_name(REGION_PREFIX + name)
+                say(f"region('{shown}') is not recorded: a run has at most {MAX_REGIONS} region names.")
                 code = 0
             else:
                 code = edges.FIRST_REGION + len(self.regions)

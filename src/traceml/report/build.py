@@ -10,6 +10,7 @@ from traceml.analysis.gather import RankWindow, facts_of
 from traceml.diagnosis.verdict import diagnose
 from traceml.report.contract import (
     SCHEMA_VERSION,
+    STALE_S,
     BlockInfo,
     RankRow,
     RanksInfo,
@@ -19,6 +20,7 @@ from traceml.report.contract import (
     ThroughputInfo,
 )
 from traceml.report.coverage import coverage_of, fold
+from traceml.report.ending import ending_of
 from traceml.report.findings import findings_of, verdict_of
 from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, spread
 from traceml.report.surroundings import memory_info, process_info, system_info
@@ -27,7 +29,7 @@ from traceml.schema import phases
 from traceml.schema.struct import to_plain
 
 if TYPE_CHECKING:
-    from traceml.analysis.facts import Chunk, Facts, RankFacts
+    from traceml.analysis.facts import Chunk, Ending, Facts, RankFacts
     from traceml.diagnosis.finding import Diagnosis
     from traceml.schema.records import (
         DeviceSample,
@@ -73,6 +75,7 @@ class _Found:
     states: tuple[RankState, ...]
     segments: tuple[Segment, ...]
     live: tuple[LiveSlot, ...]
+    newest_ns: int  # when the newest data was taken
     end: Optional[RunEnd]
     now_wall: float
     now_ns: int
@@ -108,19 +111,24 @@ def build_report(
         RunError: What the reader raises.
     """
     end = reader.end()
+    is_running = is_running and end is None
     states = tuple(sorted(reader.states(), key=lambda state: state.identity.rank))
     segments = tuple(reader.segments())
-    facts = _facts(reader, states, segments, window)
+    host = reader.host()
+    facts = _facts(reader, states, segments, window, host=host, ending=ending_of(end, is_running=is_running))
+    live = tuple(reader.live())
+    taken_ns = [slot.read_ns for slot in live] + [sample.at_ns for sample in host[-1:]]
     found = _Found(
         manifest=manifest,
         facts=facts,
         states=states,
         segments=segments,
-        live=tuple(reader.live()),
+        live=live,
+        newest_ns=max(taken_ns, default=manifest.created_ns),
         end=end,
         now_wall=now_wall,
         now_ns=now_ns,
-        is_running=is_running and end is None,
+        is_running=is_running,
         folder=folder,
         is_whole=window is None,
     )
@@ -128,7 +136,13 @@ def build_report(
 
 
 def _facts(
-    reader: Reader, states: Sequence[RankState], segments: Sequence[Segment], window: Optional[tuple[int, int]]
+    reader: Reader,
+    states: Sequence[RankState],
+    segments: Sequence[Segment],
+    window: Optional[tuple[int, int]],
+    *,
+    host: Sequence[HostSample],
+    ending: Ending,
 ) -> Facts:
     first, last = window or (None, None)
     windows = []
@@ -144,11 +158,12 @@ def _facts(
         events=events,
         memory=reader.memory(),
         processes=reader.processes(),
-        host=reader.host(),
+        host=host,
         devices=reader.devices(),
         world_size=max((state.identity.world_size for state in states), default=1),
         inferred=any(state.inferred for state in states),
         unsure=next((state.unsure for state in states if state.unsure), ""),
+        ending=ending,
     )
 
 
@@ -206,6 +221,7 @@ def _run(found: _Found) -> RunInfo:
         last_step=facts.last_step,
         user_step=max((s.user_step for s in found.states if s.user_step is not None), default=None),
         live=_live(found),
+        data_age_s=_age_s(found) if found.is_running else None,
         reported_at=_iso(found.now_wall),
         compilations=_compilations(found.states, lambda state: state.num_compilations),
         recompilations=_compilations(found.states, lambda state: state.num_recompilations),
@@ -250,8 +266,13 @@ def _live(found: _Found) -> Optional[Mapping[str, Any]]:
     if not found.is_running or not slots:
         return None
     slot = min(slots, key=lambda s: (s.phase == phases.SYNC, s.since_ns))
-    since_s = round(max(0, found.now_ns - slot.since_ns) / _NS_PER_S, 1)
+    seen_ns = found.newest_ns if _age_s(found) > STALE_S else found.now_ns  # later nobody has looked
+    since_s = round(max(0, seen_ns - slot.since_ns) / _NS_PER_S, 1)
     return {"rank": slot.rank, "phase": slot.phase, "since_s": since_s, "step": slot.step}
+
+
+def _age_s(found: _Found) -> float:
+    return round(max(0, found.now_ns - found.newest_ns) / _NS_PER_S, 1)
 
 
 def _step_time(facts: Facts, diagnosis: Diagnosis) -> StepTimeInfo:

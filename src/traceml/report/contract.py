@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Mapping, Optional
 
 SCHEMA_VERSION: Final = 1
+#: A running run's data is said to be of some time ago when nothing newer came for so long.
+STALE_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class RunInfo:
     reported_at: str = ""  # ISO 8601, UTC: when this report was built
     compilations: Optional[int] = None  # of all ranks; null where the compiler cannot be watched
     recompilations: Optional[int] = None
+    data_age_s: Optional[float] = None  # while running: how old the newest data was then
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,7 @@ class ThroughputInfo:
 
 @dataclass(frozen=True)
 class EventInfo:
-    """Something worth a line; equal ones are folded into `count`."""
+    """Something worth a line; equal ones are folded into `count`, and `ms` is then their median."""
 
     kind: str
     step: int

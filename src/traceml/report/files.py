@@ -10,6 +10,7 @@ from traceml.errors import RunError
 from traceml.report.contract import SCHEMA_VERSION, Report
 from traceml.schema.struct import StructError, from_plain, to_plain
 from traceml.wire.manifest import write_private
+from traceml.wire.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ def read_summary(path: Path) -> Report:
 
 def _load(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_READ_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -104,11 +105,11 @@ def _finite(digits: str) -> float:
 
 
 def _version(found: Any) -> Optional[int]:
-    """The version of what may be ours; None is somebody else's."""
-    if not isinstance(found, dict) or not _OURS & found.keys():
+    """The version of what may be ours; None is somebody else's. A newer one may hold what we do not know."""
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
         return None
-    version = found.get("schema_version")
-    return version if isinstance(version, int) and not isinstance(version, bool) else None
+    return version if version > SCHEMA_VERSION or _OURS & found.keys() else None
 
 
 def _is_deep(value: Any) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Mapping, Optional
 
+from traceml.wire.regular import open_regular
 from traceml.wire.ringfolder import is_ring_folder
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _node(ring_dir: Path) -> Optional[dict[str, Any]]:
     try:
         if not is_ring_folder(ring_dir):
             return None  # somebody else's folder: its word is not believed
-        with (ring_dir / _NODE_FILE).open("rb") as file:
+        with open_regular(ring_dir / _NODE_FILE) as file:
             found = json.loads(file.read(_MAX_BYTES))
     except (
         OSError,

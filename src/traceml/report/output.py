@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Iterator, Optional
 
 from traceml.errors import RunError
 from traceml.schema import units
+from traceml.wire.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ def read_output(folder: Path, *, rank: int, window: Optional[tuple[int, int]], s
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while raw := file.readline(_MAX_LINE_BYTES):
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             # A progress bar redraws its line behind carriage returns: the last state is what people saw.

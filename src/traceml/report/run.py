@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Final, Iterator, Optional, Sequence, Union
 
 from traceml.errors import RunError
 from traceml.report.build import build_report
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from traceml.schema.records import Manifest
 
 Window = tuple[int, int]
+#: What a summary may have that a whole database makes good, in words.
+_REBUILT: Final = {"damaged-summary": "is damaged", "no-summary": "cannot be read"}
 
 
 def open_run(path: Union[Path, str]) -> Run:
@@ -106,9 +108,9 @@ class Run:
             try:
                 return _placed(read_summary(home.folder / FILE), home)
             except RunError as error:
-                if error.slug != "damaged-summary" or not (home.folder / DATABASE).exists():
+                if error.slug not in _REBUILT or not (home.folder / DATABASE).exists():
                     raise
-                notes.append(f"{FILE} is damaged; this was built again from the database")
+                notes.append(f"{FILE} {_REBUILT[error.slug]}; this was built again from the database")
         with self._reader(home) as reader:
             return build_report(
                 reader,
@@ -170,6 +172,9 @@ class Run:
 
     @contextmanager
     def _reader(self, home: Home) -> Iterator[StoreReader]:
+        if home.is_running and not (home.folder / DATABASE).exists():
+            message = f"Run '{self.folder}' runs, and nothing of it is stored yet. Ask again in a few seconds."
+            raise RunError(message, slug="no-database")
         reader = StoreReader(home.folder / DATABASE)
         try:
             with reader.snapshot():

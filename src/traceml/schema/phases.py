@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from traceml.schema import units
+
 INPUT: Final = "input"
 H2D: Final = "h2d"
 FORWARD: Final = "forward"
@@ -57,8 +59,24 @@ LABELS: Final[dict[str, str]] = {
 }
 
 
+#: What the faces call other things than regions, beside the labels.
+_TAKEN: Final = frozenset({*LABELS.values(), "other", "step", "epoch start", "rare waits for data"})
+_REGION: Final = "region "
+_MAX_NAME: Final = 40
+
+
 def label(phase: str) -> str:
-    """What people call a phase; a region is called by the user's own name."""
+    """What people call a phase; a region by the user's own name, behind `region` where that means something else."""
     if phase.startswith(REGION_PREFIX):
-        return phase[len(REGION_PREFIX) :]
+        name = region_name(phase)
+        is_taken = name.strip().casefold() in _TAKEN or name.startswith(_REGION)
+        return _REGION + name if is_taken else name
     return LABELS[phase]
+
+
+def region_name(phase: str) -> str:
+    """The user's own name in `region:<name>` as a sentence can hold it: clean, at most 40 characters, `""` if empty."""
+    name = units.clean(phase[len(REGION_PREFIX) :])
+    if len(name) > _MAX_NAME:
+        name = f"{name[: _MAX_NAME // 2]}…{name[1 - _MAX_NAME // 2 :]}"
+    return name if name.strip() else f'"{name}"'

@@ -10,6 +10,7 @@ from typing import Any, Mapping, TypeVar, Union
 
 T = TypeVar("T")
 _MAX_DEPTH = 16
+_MOST = 1 << 64
 
 
 class StructError(ValueError):
@@ -106,6 +107,8 @@ def _read_scalar(hint: Any, value: Any, at: str) -> Any:
         if not math.isfinite(value):
             raise StructError(f"{at}: not a finite number")
         return float(value)
+    if hint is int and isinstance(value, int) and abs(value) > _MOST:
+        raise StructError(f"{at}: a number of more than 64 bits")
     if hint is int and isinstance(value, bool):
         raise StructError(f"{at}: not a whole number")
     if isinstance(hint, type) and not isinstance(value, hint):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Iterable
 
 from traceml.schema.records import Event
 from traceml.schema.struct import from_plain
+from traceml.store.packing import DamagedContent
 
 if TYPE_CHECKING:
     import sqlite3
@@ -58,6 +59,10 @@ def read_events(db: sqlite3.Connection) -> list[Event]:
 
     Raises:
         StructError: A value has the wrong type.
+        DamagedContent: A time or count cannot be.
     """
     rows = db.execute("SELECT kind, rank, step, at_ns, duration_ns, count, text FROM events ORDER BY id")
-    return [from_plain(Event, dict(zip(_COLUMNS, row))) for row in rows]
+    events = [from_plain(Event, dict(zip(_COLUMNS, row))) for row in rows]
+    if any(event.count < 1 or (event.duration_ns or 0) < 0 for event in events):
+        raise DamagedContent("an event of negative length or count")
+    return events

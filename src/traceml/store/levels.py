@@ -122,6 +122,8 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
             epoch_start = distribution
         else:
             phases[entry_name(entry, regions)] = distribution
+    if period.count != row.num_steps or any(phase.count > row.num_steps for phase in phases.values()):
+        raise packing.DamagedContent("a block that does not add up")
     return Block(
         rank=rank,
         level=level,

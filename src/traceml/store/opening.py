@@ -13,6 +13,7 @@ from typing import Final, Optional
 from traceml.errors import RunError
 from traceml.store.samples import SAMPLE_TABLES
 from traceml.store.tables import APPLICATION_ID, DDL, PAGE_BYTES, VERSION
+from traceml.wire.regular import open_regular
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _PATIENCE_S: Final = 5.0  # for another process's lock; ours are held for milliseconds
@@ -130,7 +131,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def _check_file(path: Path) -> None:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(len(_MAGIC))
     except OSError as error:
         message = f"No database at '{path}' ({error.strerror}). Give the folder that `traceml run` printed."

@@ -17,6 +17,7 @@ FIRST_REGION_ENTRY: Final = 64
 
 _LOW_BITS: Final = 0x7F
 _MORE: Final = 0x80
+_MOST: Final = 1 << 62  # of a value: 146 years in ns
 
 
 class DamagedContent(ValueError):  # noqa: N818  # reads aloud where it is caught
@@ -104,7 +105,17 @@ def unpack_distribution(packed: bytes) -> Distribution:
     if len(tail) % 2 == 0:
         raise DamagedContent("a distribution of the wrong length")
     buckets = dict(zip(accumulate(tail[1::2], initial=first - 1), tail[::2]))
-    return Distribution(num_values, total, minimum, minimum + spread, buckets)
+    maximum = minimum + spread
+    _check_totals(num_values, total, minimum, maximum)
+    is_whole = sum(buckets.values()) == num_values and all(buckets.values())
+    if not is_whole or (min(buckets), max(buckets)) != (bucket_of(minimum), bucket_of(maximum)):
+        raise DamagedContent("a distribution that does not add up")
+    return Distribution(num_values, total, minimum, maximum, buckets)
+
+
+def _check_totals(num_values: int, total: int, minimum: int, maximum: int) -> None:
+    if not (num_values and maximum <= _MOST and num_values * minimum <= total <= num_values * maximum):
+        raise DamagedContent("a distribution that does not add up")
 
 
 def unpack_totals(packed: bytes) -> Totals:
@@ -114,6 +125,7 @@ def unpack_totals(packed: bytes) -> Totals:
         DamagedContent: It was not packed by us.
     """
     (num_values, total, minimum, spread), _ = _unpack_head(packed, 4)
+    _check_totals(num_values, total, minimum, minimum + spread)
     return Totals(num_values, total, minimum, minimum + spread)
 
 

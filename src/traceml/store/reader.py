@@ -22,7 +22,7 @@ from traceml.schema.records import (
 )
 from traceml.schema.struct import StructError, from_plain
 from traceml.store import samples
-from traceml.store.columns import Kinds, check_columns
+from traceml.store.columns import Kinds, check_amounts, check_columns
 from traceml.store.cover import NUM_FIRST_STEPS, Extent, Stretch, stretches, widen
 from traceml.store.events import read_events
 from traceml.store.levels import BlockRow, block_record, step_record
@@ -59,6 +59,9 @@ def _kinds(columns: Sequence[str]) -> tuple[Kinds, ...]:
 
 _STEP_KINDS: Final = _kinds(STEP_COLUMNS)
 _BLOCK_KINDS: Final = _kinds(BLOCK_COLUMNS)
+_NO_AMOUNTS: Final = frozenset({"key", "end_ns", "start_ns", "regions", "failed_in", "user_step", "body"})
+_STEP_AMOUNTS: Final = tuple(at for at, name in enumerate(STEP_COLUMNS) if name not in _NO_AMOUNTS)
+_BLOCK_AMOUNTS: Final = tuple(at for at, name in enumerate(BLOCK_COLUMNS) if name not in _NO_AMOUNTS)
 _SELECT_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  # our own columns
 _SELECT_BLOCKS: Final = f"SELECT {', '.join(BLOCK_COLUMNS)} FROM blocks WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  # our own columns
 
@@ -320,9 +323,13 @@ def _checked(rows: Iterable[tuple[Any, ...]], kinds: Sequence[Kinds]) -> list[tu
 
 def _steps(db: sqlite3.Connection, rank: int, stretch: Stretch) -> list[tuple[Any, ...]]:
     keys = (step_key(rank, stretch.first), step_key(rank, stretch.last))
-    return _checked(db.execute(_SELECT_STEPS, keys), _STEP_KINDS)
+    rows = _checked(db.execute(_SELECT_STEPS, keys), _STEP_KINDS)
+    check_amounts(rows, _STEP_AMOUNTS)
+    return rows
 
 
 def _blocks(db: sqlite3.Connection, rank: int, stretch: Stretch) -> Iterator[BlockRow]:
     keys = (block_key(rank, stretch.level, stretch.first), block_key(rank, stretch.level, stretch.last))
-    return (BlockRow(*row[1:]) for row in _checked(db.execute(_SELECT_BLOCKS, keys), _BLOCK_KINDS))
+    rows = _checked(db.execute(_SELECT_BLOCKS, keys), _BLOCK_KINDS)
+    check_amounts(rows, _BLOCK_AMOUNTS)
+    return (BlockRow(*row[1:]) for row in rows)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import groupby
 from typing import (
     TYPE_CHECKING,
@@ -29,7 +29,8 @@ from typing import (
 )
 
 from traceml.schema.records import DeviceSample, HostSample, MemoryReading, ProcessSample
-from traceml.store.columns import Kinds, check_columns
+from traceml.store.columns import Kinds, check_amounts, check_columns
+from traceml.store.packing import DamagedContent
 from traceml.store.tables import insert_into
 
 if TYPE_CHECKING:
@@ -91,6 +92,14 @@ class SampleTable(Generic[T]):
         hints = get_type_hints(self.kind)
         return (frozenset({int}), *(_COLUMN_KINDS[hints[name]] for name in self.fields))
 
+    @cached_property
+    def _amounts(self) -> tuple[int, ...]:
+        signed = ("at_ns", "temperature_c")
+        names = ("weight", *self.fields)
+        return tuple(
+            at for at, kind in enumerate(self._kinds) if not kind.intersection({str}) and names[at] not in signed
+        )
+
     @property
     def ddl(self) -> str:
         """The statement that makes the table."""
@@ -132,6 +141,9 @@ class SampleTable(Generic[T]):
     def _rows(self, db: sqlite3.Connection) -> list[_Weighted]:
         found = db.execute(f"SELECT weight, {', '.join(self.fields)} FROM {self.name} ORDER BY id").fetchall()  # noqa: S608
         check_columns(found, self._kinds)
+        check_amounts(found, self._amounts)
+        if any(row[0] < 1 for row in found):
+            raise DamagedContent("a sample of no weight")
         return [_Weighted(row[0], row[1:]) for row in found]
 
     def _coalesce(self, rows: list[_Weighted], weight: int) -> list[_Weighted]:
@@ -171,7 +183,6 @@ class SampleTable(Generic[T]):
         return self.kind(*values)
 
 
-@cache
 def _to_column(value: Any) -> Any:
     return _SEPARATOR.join(value) if isinstance(value, tuple) else value
 

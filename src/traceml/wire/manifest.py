@@ -10,10 +10,12 @@ from typing import Final
 from traceml.errors import RunError
 from traceml.schema.records import Manifest
 from traceml.schema.struct import StructError, from_plain, to_plain
+from traceml.wire.regular import open_regular
 
 FILE: Final = "manifest.json"
 SCHEMA_VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 20
+_LAST_S: Final = 253_370_764_800.0  # the year 9999, the last a calendar knows
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -33,18 +35,24 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / FILE
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found = json.loads(file.read(_MAX_BYTES))
         version = found.get("schema_version") if isinstance(found, dict) else None
         if isinstance(version, int) and version > SCHEMA_VERSION:
             message = f"Run '{folder}' has manifest version {version}, this TraceML reads {SCHEMA_VERSION}: update it."
             raise RunError(message, slug="run-too-new")
-        return from_plain(Manifest, found)
+        return _dated(from_plain(Manifest, found))
     except OSError as error:
         message = f"No run at '{folder}' ({error.strerror}). Give the folder that `traceml run` printed."
         raise RunError(message, slug="no-run") from None
     except (StructError, ValueError, RecursionError) as error:
         raise RunError(f"Run '{folder}' has a damaged manifest.json: {error}.", slug="damaged-run") from None
+
+
+def _dated(manifest: Manifest) -> Manifest:
+    if not 0 <= manifest.created_at < _LAST_S:
+        raise StructError(f"created_at: {manifest.created_at!r} is no time")
+    return manifest
 
 
 def write_private(path: Path, text: str) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 import pytest
 
 import traceml
+from tests.ring_folders import ring_folder
 from tests.unit.report.store_fakes import COMPLETED, MANIFEST
 from tests.unit.report.test_open_run import run_folder, some_report
 from traceml.cli import version
@@ -82,12 +84,97 @@ def test_view_of_any_other_file_is_one_line_and_exit_code_2(
     assert "other.json" in err
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("name", ["final_summary.json", "manifest.json", "node-0/run.db", "node.json"])
+def test_what_is_no_file_in_a_files_place_holds_neither_view_nor_runs_up(
+    tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    rings = ring_folder(tmp_path)
+    folder = run_folder(tmp_path / "logs" / "odd", manifest=replace(MANIFEST, ring_dir=str(rings)))
+    place = rings / name if name == "node.json" else folder / name
+    place.unlink(missing_ok=True)
+    make(place)
+
+    for words in (["view", "odd"], ["view", str(folder / "final_summary.json")], ["runs"]):
+        command = [sys.executable, "-m", "traceml.cli", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd=tmp_path)
+
+        assert done.returncode in (0, 2)
+        assert "Traceback" not in done.stderr
+        assert done.stderr.count("\n") <= 1
+
+
+def test_a_summary_that_is_no_file_is_built_again_from_the_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run_folder(tmp_path)
+    (folder / "final_summary.json").mkdir()
+
+    assert main(["view", str(folder)]) == 0
+    assert "final_summary.json cannot be read; this was built again" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("key", "value"), [("created_at", -1.0), ("created_at", 1e300), ("created_ns", 10**400)])
+def test_a_manifest_with_a_time_that_cannot_be_is_damaged_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: object
+) -> None:
+    path = run_folder(tmp_path) / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+
+    assert main(["view", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "damaged manifest.json" in err
+
+
 def test_a_mistake_names_the_command_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["veiw"]) == main(["run", "--moed=cli", "t.py"]) == 2
 
     first, second = capsys.readouterr().err.splitlines()
     assert first == "traceml: unknown command 'veiw'; did you mean view?"
     assert second == "traceml: run: unknown option '--moed'; did you mean --mode?"
+
+
+def test_an_option_that_is_like_none_is_not_answered_with_another(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--bogus", "t.py"]) == main(["run", "--zzz"]) == main(["--bogus"]) == 2
+
+    assert "did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "good"), [("../../evil", "evil"), (".", "run"), ("x" * 300, "x" * 100), ("a/b", "a-b"), ("-rf", "rf")]
+)
+def test_a_run_name_that_no_folder_can_have_is_refused_with_one_that_is_good(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    good: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.py").write_text("")
+
+    assert main(["run", f"--run-name={name}", "t.py"]) == 2
+
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert repr(name)[:20] in err
+    assert err.endswith(f"Use '{good}'.\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
+
+
+def test_view_of_the_logs_folder_says_how_to_see_the_runs_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_folder(tmp_path / "logs" / "one")
+    run_folder(tmp_path / "logs" / "two")
+
+    assert main(["view", str(tmp_path / "logs")]) == 2
+
+    err = capsys.readouterr().err
+    assert "holds 2 runs" in err
+    assert f"traceml runs --logs-dir {tmp_path / 'logs'}" in err
+    assert f"traceml view {tmp_path / 'logs' / 'two'}" in err
 
 
 def test_a_path_that_would_drive_the_terminal_is_shown_without_its_signs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,11 +271,15 @@ def test_an_ascii_stdout_gets_the_plain_card(tmp_path: Path) -> None:
     assert b"####" in done.stdout
 
 
-def test_the_card_of_a_long_path_stays_in_its_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_line_of_a_card_but_a_path_is_wider_than_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = run_folder(tmp_path / ("a" * 100) / ("b" * 100))
 
     assert main(["view", str(folder)]) == 0
-    assert max(width_of(line) for line in capsys.readouterr().out.splitlines()) <= 80
+    *lines, path = capsys.readouterr().out.splitlines()
+    assert max(width_of(line) for line in lines) <= 80
+    assert path.strip() == f"{folder}/final_summary.json"
 
 
 def distribution(folder: Path, name: str, *, owns: str) -> None:

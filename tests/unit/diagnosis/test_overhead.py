@@ -75,7 +75,7 @@ def test_evaluations_are_work_and_at_most_a_warning() -> None:
 
     assert (found.severity, found.phases) == ("warning", ("eval",))
     assert "most of it in 10 of 100 steps" in found.summary
-    assert "after 10 steps it ran, for 112 ms each time" in found.next
+    assert "it ran after 10 steady steps, 112 ms on average" in found.next
 
 
 def test_checkpoints_are_work_and_at_most_a_warning() -> None:
@@ -84,7 +84,7 @@ def test_checkpoints_are_work_and_at_most_a_warning() -> None:
     found = judged(facts_of_steps(([TRAINS] * 19 + [saves]) * 5))
 
     assert (found.severity, found.phases) == ("warning", ("checkpoint",))
-    assert found.next.endswith("5 steps saved, for 200 ms each time")
+    assert found.next.endswith("5 steady steps saved, 200 ms on average")
 
 
 def test_a_region_is_called_by_its_name() -> None:
@@ -247,3 +247,16 @@ def test_a_phase_that_cannot_be_seen_here_is_named_with_the_reason() -> None:
 
     assert "never seen: forward (needs torch 2.1)" in found.why
     assert "no forward of it was seen" not in found.next
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("forward", "forward"), ("", '""'), ("y" * 300, "y" * 20 + "…" + "y" * 19)]
+)
+def test_a_region_of_any_name_is_called_by_it_in_a_sentence_of_sane_length(name: str, shown: str) -> None:
+    steps = [step_ms(forward=10, regions={0: 90})] * 40
+
+    found = overhead_bound(facts_of_steps(steps, state=rank_state(regions={0: name})), LIMITS)
+
+    assert found is not None
+    assert f"is in the region '{shown}'" in found.summary
+    assert f"make '{shown}' cheaper" in found.next

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders import facts_of_steps, loader_info, rank_state, step_ms
+from traceml.analysis.facts import Ending
 from traceml.diagnosis.step_time import balanced, compute_bound, input_bound, insufficient_data
 from traceml.diagnosis.thresholds import LIMITS
 from traceml.diagnosis.verdict import diagnose
@@ -256,3 +257,47 @@ def test_steps_of_no_time_at_all_get_no_verdict() -> None:
 
     assert found.diagnosis == "INSUFFICIENT_DATA"
     assert "no measurable time" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("ending", "summary", "action"),
+    [
+        (
+            Ending("failed with SyntaxError", has_failed=True, exception="SyntaxError"),
+            "The run failed with SyntaxError before its first step.",
+            "look at the SyntaxError that ended the script",
+        ),
+        (
+            Ending("failed with exit code 3", has_failed=True),
+            "The run failed with exit code 3 before its first step.",
+            "look at what the script printed at its end",
+        ),
+        (
+            Ending("killed by SIGTERM"),
+            "The run was killed by SIGTERM before its first step.",
+            "let the script come to its first step",
+        ),
+    ],
+)
+def test_a_run_that_was_over_before_its_first_step_says_how_it_ended(ending: Ending, summary: str, action: str) -> None:
+    found = insufficient_data(facts_of_steps([], ending=ending), LIMITS)
+
+    assert found is not None
+    assert (found.summary, found.next) == (summary, action)
+
+
+def test_a_run_that_goes_on_without_a_step_says_what_is_awaited_and_never_that_there_was_none() -> None:
+    found = insufficient_data(facts_of_steps([], ending=Ending(is_running=True)), LIMITS)
+
+    assert found is not None
+    assert found.summary == "No finished step has been read yet."
+    assert found.next == "wait for the first step to end"
+
+
+def test_a_run_that_failed_after_a_few_steps_points_at_its_error_first() -> None:
+    ending = Ending("failed with ValueError", has_failed=True, exception="ValueError")
+
+    found = insufficient_data(facts_of_steps([WAITS] * 3, ending=ending), LIMITS)
+
+    assert found is not None
+    assert found.next == "look at the ValueError that ended the script; 5 more steps give a verdict"

@@ -9,6 +9,7 @@ import pytest
 
 from traceml.errors import RunError
 from traceml.launch import place
+from traceml.schema.names import safe_name
 from traceml.settings import Settings
 from traceml.wire.manifest import read_manifest
 
@@ -70,7 +71,7 @@ def test_a_default_name_is_always_free(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_is_one_path_component(given: str, made: str) -> None:
-    assert place.safe_name(given) == made
+    assert safe_name(given) == made
 
 
 def test_a_logs_folder_that_is_a_file_moves_the_run_and_says_so_once(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from traceml.report.schema import FILE as SCHEMA_FILE
 from traceml.report.schema import json_schema, schema_text
 from traceml.report.shares import apportion
 from traceml.schema import phases
-from traceml.schema.records import Event, Fault, LiveSlot, MemoryReading, Segment, StepRecord
+from traceml.schema.records import Event, Fault, HostSample, LiveSlot, MemoryReading, Segment, StepRecord
 
 if TYPE_CHECKING:
     from traceml.report.contract import Report
@@ -106,6 +106,34 @@ def test_a_run_without_an_end_is_running_while_its_collector_lives_and_unknown_a
     assert report_of(store).run.live == {"rank": 0, "phase": "input", "since_s": 1.0, "step": 101}
     assert report_of(store, is_running=False).run.status == "unknown"
     assert report_of(store, is_running=False).run.live is None
+
+
+def test_a_run_that_failed_before_its_first_step_says_so_in_place_of_asking_for_trace_step() -> None:
+    end = replace(COMPLETED, status="failed", ended_by="exception", exit_code=1, exception="ModuleNotFoundError")
+
+    verdict = report_of(FakeStore([], ended=end)).verdict
+
+    assert verdict.summary == "The run failed with ModuleNotFoundError before its first step."
+    assert "trace_step" not in verdict.next
+
+
+def test_a_running_run_tells_the_age_of_its_newest_data_and_does_not_count_on_without_any() -> None:
+    slot = LiveSlot(rank=0, step=101, phase="input", since_ns=29 * SECOND, read_ns=30 * SECOND, alive=True)
+    store = FakeStore(usual(), ended=None, slots=[slot])
+
+    fresh, stale = report_of(store, now_ns=31 * SECOND).run, report_of(store, now_ns=44 * SECOND).run
+
+    assert (fresh.data_age_s, stale.data_age_s) == (1.0, 14.0)
+    assert fresh.live is not None
+    assert stale.live is not None
+    assert (fresh.live["since_s"], stale.live["since_s"]) == (2.0, 1.0)
+    assert report_of(store, is_running=False).run.data_age_s is None
+
+
+def test_samples_of_the_host_are_new_data_too() -> None:
+    store = FakeStore([], ranks=[], ended=None, all_host=[HostSample(28 * SECOND)])
+
+    assert report_of(store, now_ns=30 * SECOND).run.data_age_s == 2.0
 
 
 def test_a_run_with_an_end_is_not_running_even_while_its_collector_still_lives() -> None:

@@ -76,6 +76,12 @@ def test_json_of_others_is_foreign(tmp_path: Path, text: str) -> None:
     assert refused(path).slug == "foreign-summary"
 
 
+def test_a_newer_summary_is_newer_whatever_it_holds(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"schema_version": 99}')
+
+    assert refused(tmp_path / FILE).slug == "summary-too-new"
+
+
 def test_a_newer_summary_says_to_update(tmp_path: Path) -> None:
     path = tmp_path / FILE
     path.write_text(summary_text(some_report()).replace('"schema_version": 1', '"schema_version": 2'))

@@ -132,6 +132,18 @@ def test_flipped_bytes_are_answered_or_refused_but_never_crash(tmp_path: Path, w
         "UPDATE host SET cpu_percent = 'x'",
         "UPDATE host SET weight = 'x'",
         "DROP TABLE blocks",
+        "UPDATE steps SET period_ns = -5",
+        "UPDATE steps SET forward_ns = -5",
+        "UPDATE steps SET period_ns = 1 << 62 | 1",
+        "UPDATE blocks SET num_steps = -64",
+        "UPDATE blocks SET num_steps = num_steps + 1",
+        "UPDATE blocks SET body = x'00060500000a0001' WHERE num_steps = 64",
+        "UPDATE blocks SET body = substr(body, 1, 2) || x'7f' || substr(body, 4)",
+        "UPDATE events SET duration_ns = -5",
+        "UPDATE events SET count = 0",
+        "UPDATE host SET cpu_percent = -5.0",
+        "UPDATE host SET cpu_percent = 9e999",
+        "UPDATE host SET weight = 0",
     ],
 )
 def test_a_value_that_cannot_be_ours_is_refused(tmp_path: Path, whole: Path, change: str) -> None:

@@ -34,6 +34,18 @@ def test_few_samples_come_back_as_they_went_in(tmp_path: Path) -> None:
     assert (reader.memory(), reader.processes(), reader.host(), reader.devices()) == (memory, processes, host, devices)
 
 
+def test_values_that_are_equal_but_of_another_type_stay_what_they_are(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "run.db")
+    host = [HostSample(0, 0.0, 1.0, throttled=False), HostSample(1, 1.0, 0.0, throttled=True)]
+
+    writer.append(memory=[MemoryReading(0, 1, 0, "rss", 0, 1)], host=host, processes=[ProcessSample(1, 0, 1, 0.0, 1)])
+
+    reader = StoreReader(tmp_path / "run.db")
+    assert repr(reader.host()) == repr(host)
+    assert repr(reader.memory()) == repr([MemoryReading(0, 1, 0, "rss", 0, 1)])
+    assert repr(reader.processes()) == repr([ProcessSample(1, 0, 1, 0.0, 1)])
+
+
 def test_many_process_samples_are_thinned_for_each_rank_alone(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "run.db", max_bytes=SMALL)
 

@@ -48,9 +48,37 @@ def test_no_name_breaks_the_columns_or_reaches_the_terminal_raw(name: str, width
 
     text = card(report, width=width)
 
-    assert max(width_of(line) for line in text.splitlines()) <= width
+    assert max(width_of(line) for line in text.splitlines()[:-1]) <= width  # the last one is a path
     assert all(ch.isprintable() for ch in text if ch != "\n")
     assert "\x1b" not in text
+
+
+def test_a_path_that_does_not_fit_has_a_line_of_its_own_and_is_never_broken() -> None:
+    folder = "/scratch/a folder  of/" + "run-" * 30
+
+    lines = card(report_of(folder=folder)).splitlines()
+
+    assert lines[-2:] == ["      files", f"  {folder}/final_summary.json"]
+
+
+def test_regions_with_the_names_of_phases_without_one_or_with_a_long_one_can_be_told_apart() -> None:
+    names = ("forward", "other", "", "augment", "x" * 300 + "end")
+    mean_ms = {"forward": 10.0, **{f"region:{name}": 10.0 for name in names}, "gc": 0.1}
+
+    rows = [line[6:30].rstrip() for line in card(report_of(mean_ms=mean_ms)).splitlines() if "ms  " in line]
+
+    labels = [row.split("  ")[0] for row in rows]
+    assert labels == [
+        "forward", "region forward", "region other", '""', "augment", "xxxxxxxxxxx…xxxxxxxend", "other", "step",
+    ]  # fmt: skip
+
+
+def test_of_several_events_the_time_is_called_a_median() -> None:
+    events = (EventInfo("evaluation", 1000, 0, 6200.0, 5), EventInfo("checkpoint", 7, 0, 204.0, 1))
+
+    text = " ".join(card(report_of(events=events)).split())
+
+    assert "5 evaluations (median 6.2 s) · checkpoint of 204 ms at step 7" in text
 
 
 def test_the_sentence_is_the_reports_own_letter_for_letter() -> None:
@@ -99,12 +127,17 @@ def test_an_ascii_stream_gets_plain_bars_and_nothing_but_ascii() -> None:
         ({"status": "unknown", "ended_by": "unknown"}, "ended unseen after 41 steps"),
         ({"status": "completed"}, "41 steps in 6.4 s · 1 rank · completed"),
         ({"status": "running"}, "running: 41 steps in 6.4 s"),
+        ({"status": "running", "data_age_s": 14.2}, "running: 41 steps in 6.4 s · 1 rank · as of 14.2 s ago"),
     ],
 )
 def test_the_first_line_says_how_the_run_ended(run: dict[str, Any], words: str) -> None:
     first = card(report_of(steps=41, duration_s=6.4, **run)).splitlines()[0]
 
     assert words in first
+
+
+def test_data_of_a_moment_ago_is_not_called_old() -> None:
+    assert "as of" not in card(report_of(status="running", data_age_s=4.9))
 
 
 def test_a_price_that_is_an_upper_bound_says_at_most() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Optional, Sequence
 
+from traceml.report.contract import STALE_S
 from traceml.schema import phases, units
 from traceml.views.text import columns
 from traceml.views.text.columns import clean
 from traceml.views.text.words import ending, headline, millis, plural, seconds, spoken, total
 
 if TYPE_CHECKING:
-    from traceml.report.contract import EventInfo, ImpactInfo, RankRow, Report, StepMemoryInfo
+    from traceml.report.contract import EventInfo, ImpactInfo, RankRow, Report, RunInfo, StepMemoryInfo
 
 WIDTH: Final = 80
 _SHOWN_PCT: Final = 0.5  # a phase below is folded into the rest
@@ -40,7 +41,7 @@ def card(report: Report, *, width: int = WIDTH, ascii_only: bool = False, cwd: s
 
     Args:
         report: A Report; nothing else is looked at.
-        width: Columns, at least 60. No line is wider.
+        width: Columns, at least 60. No line but a path is wider.
         ascii_only: For a stream whose encoding cannot carry the bars' blocks.
         cwd: Paths below this folder are shown relative to it.
 
@@ -67,8 +68,9 @@ def _lines(report: Report, width: int, *, ascii_only: bool, cwd: str) -> Iterato
     if bars:
         yield from _draw(report, bars, width, ascii_only=ascii_only)
         yield ""
-    for label, text in _facts(report, cwd):
+    for label, text in _facts(report):
         yield from _hanging(f"{label:<{_LABEL}}", text, width, indent=_INDENT)
+    yield from _place(report, width, cwd)
 
 
 def _hanging(label: str, text: str, width: int, *, indent: int, behind: int = 0) -> Iterator[str]:
@@ -85,7 +87,7 @@ def _first_lines(report: Report, width: int) -> Iterator[str]:
     if ended:
         said = [f"{ended} after {steps} in {took}", ranks]
     elif run.status == "running":
-        said = [f"running: {steps} in {took}", ranks]
+        said = [f"running: {steps} in {took}", ranks, *_as_of(run)]
     else:
         said = [f"{steps} in {took}", ranks, clean(run.status)]
     name, behind = f"TraceML · {clean(run.name)}", " · ".join(said)
@@ -94,6 +96,11 @@ def _first_lines(report: Report, width: int) -> Iterator[str]:
         return
     yield columns.fit(name, width)
     yield columns.fit(f"          {behind}", width)
+
+
+def _as_of(run: RunInfo) -> tuple[str, ...]:
+    """Said of a running run whose data stands still: its collector is stopped, or gone, or the disk is slow."""
+    return (f"as of {seconds(run.data_age_s)} ago",) if run.data_age_s and run.data_age_s > STALE_S else ()
 
 
 def _price(report: Report) -> str:
@@ -204,7 +211,7 @@ def _spread(report: Report) -> list[str]:
     return [f"{name} {say(value)}" for name, value in known if value is not None]
 
 
-def _facts(report: Report, cwd: str) -> Iterator[tuple[str, str]]:
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield from (("besides", text) for text in _besides(report))
     for label, text in (
         ("now", _now(report)),
@@ -216,11 +223,22 @@ def _facts(report: Report, cwd: str) -> Iterator[tuple[str, str]]:
         if text:
             yield label, text
     yield from (("note", note) for note in _notes(report))
-    if report.run.folder:
-        folder = clean(report.run.folder.rstrip("/"))
-        if cwd and folder.startswith(cwd.rstrip("/") + "/"):
-            folder = folder[len(cwd.rstrip("/")) + 1 :]
-        yield ("folder", folder) if report.run.status == "running" else ("files", f"{folder}/final_summary.json")
+
+
+def _place(report: Report, width: int, cwd: str) -> Iterator[str]:
+    """Where the run's files are. A path is never broken: one that does not fit has a line of its own, of any width."""
+    if not report.run.folder:
+        return
+    folder = columns.printable(report.run.folder.rstrip("/"))
+    if cwd and folder.startswith(cwd.rstrip("/") + "/"):
+        folder = folder[len(cwd.rstrip("/")) + 1 :]
+    label, path = ("folder", folder) if report.run.status == "running" else ("files", f"{folder}/final_summary.json")
+    row = " " * _INDENT + f"{label:<{_LABEL}}"
+    if columns.width_of(row + path) <= width:
+        yield row + path
+    else:
+        yield row
+        yield f"  {path}"
 
 
 def _besides(report: Report) -> Iterator[str]:
@@ -328,10 +346,10 @@ def _event(event: EventInfo) -> str:
     if event.kind == _FAILED:
         one = f"step {units.count(event.step)} failed{text}"
         return one if event.count == 1 else f"{plural(event.count, _FAILED)}{text}"
-    took = "" if event.ms is None else f" of {total(event.ms)}"
+    took = "" if event.ms is None else total(event.ms)
     if event.count == 1:
-        return f"{kind}{took} at step {units.count(event.step)}{text}"
-    return f"{units.count(event.count)} {kind}s{took}{text}"
+        return f"{kind}{took and f' of {took}'} at step {units.count(event.step)}{text}"
+    return f"{units.count(event.count)} {kind}s{took and f' (median {took})'}{text}"
 
 
 def _notes(report: Report) -> Iterator[str]:

@@ -30,7 +30,12 @@ _ASCII: Final = {
 
 def clean(text: str) -> str:
     """Text from the user's side on one line, without control characters, runs of blanks and lone surrogates."""
-    return " ".join(units.clean(text.encode("utf-8", "replace").decode("utf-8")).split())
+    return " ".join(printable(text).split())
+
+
+def printable(text: str) -> str:
+    """Text from the user's side without control characters and lone surrogates; every blank stays."""
+    return units.clean(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def width_of(text: str) -> int:

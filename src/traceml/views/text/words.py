@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Optional, Union
 
+from traceml.report.ending import in_words
 from traceml.schema import units
 from traceml.views.text.columns import clean
 
@@ -51,14 +52,5 @@ def spoken(finding: Union[VerdictInfo, FindingInfo]) -> str:
 
 def ending(run: RunInfo) -> Optional[str]:
     """How a run ended when that was not its own good end: `killed by SIGKILL`, `failed with exit code 3`."""
-    if run.status == "killed":
-        signal = clean(run.ended_by).partition(" ")[2]
-        by = signal if run.ended_by.startswith("signal ") else clean(run.ended_by)
-        return f"killed by {by}" if by and by != "unknown" else "killed"
-    if run.status == "failed":
-        if run.exception:
-            return f"failed with {clean(run.exception)}"
-        return f"failed with exit code {run.exit_code}" if run.exit_code is not None else "failed"
-    if run.status == "unknown":
-        return "ended unseen"
-    return None
+    words = in_words(run.status, ended_by=run.ended_by, exit_code=run.exit_code, exception=run.exception)
+    return clean(words) or None
