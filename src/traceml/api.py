@@ -8,7 +8,7 @@ import time
 from typing import Any, Mapping, Optional
 
 from traceml import part as _part
-from traceml.errors import StateError, TraceMLError, UsageError
+from traceml.errors import SettingsError, StateError, TraceMLError, UsageError
 from traceml.recorder import step as _step
 from traceml.recorder.guard import say
 from traceml.recorder.step import count, region, trace_step
@@ -66,7 +66,6 @@ def init(
         UsageError: `bad-mode`: mode is unknown. `bad-argument`: total_steps is no number of steps, or a patch_ argument
             was given to another mode than "selective".
         StateError: `second-init`: the run was begun with other arguments.
-        SettingsError: `bad-setting`: a TRACEML_ variable or [tool.traceml] holds a value that cannot be used.
     """
     if mode not in _MODES:
         raise UsageError(f"init(mode={mode!r}) is not known. Use one of {', '.join(_MODES)}.", slug="bad-mode")
@@ -92,7 +91,12 @@ def init(
             hint = "one run has one set of arguments. Drop the second call, or call shutdown() first."
             raise StateError(f"init({second}) after init({first}): {hint}", slug="second-init")
         return
-    settings = resolve(init={"total_steps": total_steps})
+    try:
+        settings = resolve(init={"total_steps": total_steps})
+    except SettingsError as error:  # not the script's mistake: a variable, or a file, that it may know nothing of
+        say(f"this run is not recorded: {error}")
+        _step.begin_session(None)
+        return
     why_not = _why_not(settings)
     if why_not is not None:
         _step.begin_session(None, why_not or None)

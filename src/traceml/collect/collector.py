@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
 
+from traceml.collect.bell import Bell
 from traceml.collect.end import Departure, ScriptExit, run_end
 from traceml.collect.life import Life, processes_of
 from traceml.collect.tail import RingTail
@@ -77,6 +78,7 @@ class Collector:
         self._manifest, self._keeping, self._launcher = manifest, keeping, launcher
         self._sampling, self._callbacks, self._clock = sampling, callbacks, clock
         self._ring_dir = Path(manifest.ring_dir)
+        self._bell = Bell(self._ring_dir)
         self._life = Life(clock)
         self._tails: dict[str, RingTail] = {}
         self._refused: set[str] = set()
@@ -236,7 +238,11 @@ class Collector:
         fds = self._life.fds
         if self._launcher.fd is not None:
             fds.append(self._launcher.fd)
+        if self._bell.fd is not None:
+            fds.append(self._bell.fd)
         readable, _, _ = select.select(fds, [], [], TURN_S)
+        if self._bell.fd in readable:
+            self._bell.hear()
         if self._launcher.fd in readable:
             self._launcher.hear()
 
@@ -302,6 +308,7 @@ class Collector:
         end = run_end(self._departed)
         self._keeping.put_end(end)
         self._keeping.close()
+        self._bell.close()
         for tail in self._tails.values():
             tail.close()
         if self._sampling is not None:

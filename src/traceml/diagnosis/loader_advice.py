@@ -25,6 +25,10 @@ def loader_advice(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
     if rank.epoch_start.total >= _HALF * (rank.phase_ns(INPUT) or 0) > 0:
         return epoch_advice(loader, rank)
     advice = _more_workers(facts, rank, loader.num_workers, limits)
+    if loader.is_iterable and advice.startswith("num_workers"):
+        advice += "; shard the IterableDataset by worker (get_worker_info), or each one repeats all of it"
+    if loader.has_own_sampler and advice.startswith("num_workers"):
+        advice = f"look at the script's own sampler, which workers do not run; where the items are slow, {advice}"
     on_device = not rank.state.identity.device.startswith("cpu")
     return f"{advice}, pin_memory=True" if on_device and loader.pin_memory is False else advice
 

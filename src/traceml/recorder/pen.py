@@ -166,17 +166,25 @@ class Pen:
         self.owner = get_ident()
         return True
 
+    def say_once(self, topic: str, line: str) -> None:
+        """A line for the user, once a run and topic."""
+        if topic not in self.said:
+            self.said.add(topic)
+            say(line)
+
     def region_code(self, name: str) -> int:
         """The code of a region; 0 when there are already 16 names, said once."""
         code = self.regions.get(name)
         if code is None:
             if len(self.regions) >= MAX_REGIONS:
-                shown = region_name(REGION_PREFIX + name)
-                say(f"region('{shown}') is not recorded: a run has at most {MAX_REGIONS} region names.")
-                code = 0
-            else:
-                code = edges.FIRST_REGION + len(self.regions)
-                self.ring.send(RegionName(len(self.regions), name))
+                self.say_once(
+                    "regions",
+                    f"region('{region_name(REGION_PREFIX + name)}') and further new names are not recorded: "
+                    f"a run has at most {MAX_REGIONS} region names.",
+                )
+                return 0  # and the name is not kept: there may be one a step
+            code = edges.FIRST_REGION + len(self.regions)
+            self.ring.send(RegionName(len(self.regions), name))
             self.regions[name] = code
         return code
 

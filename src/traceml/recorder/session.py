@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Collection, Final, Mapping, Optional
 
@@ -29,6 +30,7 @@ from traceml.schema import phases
 from traceml.schema.records import RankEnd, RankIdentity
 from traceml.wire import edges
 from traceml.wire.ring import ANSWERED, WANTED, RingWriter
+from traceml.wire.ringfolder import BELL
 
 _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
     phases.INPUT: loader.install,
@@ -170,6 +172,7 @@ class Session:
         """Asks the collector for a report of all steps so far; True when it came within `patience_s` seconds."""
         header = self.pen.ring.header
         wanted = header[WANTED] = header[WANTED] + 1
+        _ring(self.pen.ring.path.with_name(BELL))
         until = time.monotonic() + patience_s
         while header[ANSWERED] < wanted:
             if time.monotonic() >= until:
@@ -227,3 +230,13 @@ def forget_in_child() -> None:
         step.begin_session(None)
         _open.pen.guard.remove_all()  # should it train on its own, its own session installs them anew
         _open = None
+
+
+def _ring(bell: Path) -> None:
+    """Wakes the collector; where it does not listen it looks a fifth of a second later anyway."""
+    with suppress(OSError):
+        fd = os.open(bell, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(fd, b".")
+        finally:
+            os.close(fd)

@@ -112,7 +112,7 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
                     self._pen = _Again(self._pen)
                 return self  # nested, or another thread while a step is open: one step is one step
             if self._step is not None:
-                pen.value(edges.USER_STEP, self._step)
+                _write_step(pen, self._step)
             self._pen = pen
             k = nxt() & mask
             codes[k] = _STEP_BEGIN
@@ -274,6 +274,18 @@ def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> Non
                 pen.guard.fault("count", error)
 
 
+def _write_step(pen: Pen, number: Any) -> None:
+    """The script's own step number; what is none is said once."""
+    try:
+        whole = int(number)
+        if whole == number and 0 <= whole < _MAX_COUNT:
+            pen.value(edges.USER_STEP, whole)
+            return
+    except (TypeError, ValueError, OverflowError):
+        pass
+    pen.say_once("step", f"trace_step(step={number!r}) is not a whole number of at least 0: it is not shown.")
+
+
 def _write_count(pen: Pen, code: int, name: str, number: Any) -> None:
     """Takes whatever is a whole number, a one-element tensor or a numpy integer too."""
     try:
@@ -283,6 +295,4 @@ def _write_count(pen: Pen, code: int, name: str, number: Any) -> None:
             return
     except (TypeError, ValueError, OverflowError):
         pass
-    if name not in pen.said:
-        pen.said.add(name)
-        say(f"count({name}={number!r}) is not a whole number of at least 0: it is not counted.")
+    pen.say_once(name, f"count({name}={number!r}) is not a whole number of at least 0: it is not counted.")

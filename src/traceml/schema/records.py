@@ -95,6 +95,8 @@ class LoaderInfo:
     persistent_workers: Optional[bool] = None
     prefetch_factor: Optional[int] = None
     dataset: str = ""
+    is_iterable: Optional[bool] = None  # an IterableDataset: each worker runs all of it, unless it shards itself
+    has_own_sampler: Optional[bool] = None  # a sampler or batch sampler of the script's: it runs in the main process
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+#: A FIFO in the ring folder: a byte wakes the collector, which else looks five times a second.
+BELL: Final = "bell"
 _PRIVATE: Final = 0o700
 _IN_ROOT: Final = re.compile(r"[0-9a-f]{16}")  # below traceml-<uid>
 _ALONE: Final = re.compile(r"traceml-[0-9a-f]{12}")  # where another user's folder took that name
 _FILES: Final = re.compile(
-    r"\d+-\d+\.ring(\.waiting)?|node\.json|run|lock|arrived|check\.txt|collector\.log"
+    r"\d+-\d+\.ring(\.waiting)?|node\.json|run|lock|bell|arrived|check\.txt|collector\.log"
     r"|report-\d+\.json|rank-\d+(-\d+)?|\.[\w.-]+\.\d+"
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
 
 import pytest
@@ -95,3 +96,18 @@ def test_waits_at_the_start_of_short_epochs_ask_for_workers_that_stay() -> None:
 
     assert found.diagnosis == "OVERHEAD_BOUND"
     assert found.next.startswith("persistent_workers=True")
+
+
+def test_an_iterable_dataset_is_to_be_sharded_before_it_gets_workers() -> None:
+    loader = replace(loader_info(0), is_iterable=True)
+    found = diagnose(facts_of_steps([step_ms(input=30, forward=20)] * 40, state=rank_state(loader=loader))).step_time[0]
+
+    assert found.next.startswith("num_workers=")
+    assert "get_worker_info" in found.next
+
+
+def test_a_sampler_of_the_scripts_own_is_looked_at_first() -> None:
+    loader = replace(loader_info(0), has_own_sampler=True)
+    found = diagnose(facts_of_steps([step_ms(input=30, forward=20)] * 40, state=rank_state(loader=loader))).step_time[0]
+
+    assert found.next.startswith("look at the script's own sampler")

@@ -167,7 +167,10 @@ def attach(pen: Pen, model: Any, *, asked: bool = False) -> None:
         asked: By `wrap_forward`; else only where every traced model is to be seen.
     """
     torch = sys.modules["torch"]
-    if not (pen.sees_models or asked) or not pen.guard.is_on(HOOK) or not isinstance(model, torch.nn.Module):
+    if not isinstance(model, torch.nn.Module):
+        pen.say_once(HOOK, f"a {type(model).__name__} is no model whose forward can be seen: trace_step(model, ...).")
+        return
+    if not (pen.sees_models or asked) or not pen.guard.is_on(HOOK):
         return
     if isinstance(model, torch.jit.ScriptModule):
         _pass_over(pen)

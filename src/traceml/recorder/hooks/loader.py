@@ -232,7 +232,18 @@ def _settings_of(loader: Any) -> LoaderInfo:
         persistent_workers=_flag(getattr(loader, "persistent_workers", None)),
         prefetch_factor=_whole(getattr(loader, "prefetch_factor", None)),
         dataset=type(getattr(loader, "dataset", None)).__name__[:80],
+        is_iterable=_is_iterable(getattr(loader, "dataset", None)),
+        has_own_sampler=_is_own(getattr(loader, "sampler", None)) or _is_own(getattr(loader, "batch_sampler", None)),
     )
+
+
+def _is_iterable(dataset: Any) -> bool:
+    return isinstance(dataset, sys.modules["torch"].utils.data.IterableDataset)
+
+
+def _is_own(sampler: Any) -> bool:
+    """Whether a sampler is the script's, not torch's."""
+    return sampler is not None and not type(sampler).__module__.startswith("torch.")
 
 
 def settings_of_foreign(loader: Any) -> LoaderInfo:
