@@ -4,10 +4,13 @@ Prints a line of JSON a case: its name, what the training computed, and the run'
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import io
+import itertools
 import json
+import operator
 import os
 import sys
 
@@ -101,6 +104,26 @@ def broken_clock(module, when):
     return replaced(pen.Pen, "__init__", made)
 
 
+def broken_callback(when):
+    """As `broken_clock`, for the callback of collections: what a deeper Python frame raises there is a signal handler's."""
+    divisors = {
+        "always": itertools.repeat(0.0),
+        "close": itertools.cycle((1.0, 0.0)),
+        "once": itertools.chain((1.0, 0.0), itertools.repeat(1.0)),
+    }
+    install = hooks("collections").install
+
+    def broken(pen):
+        real = pen.clock
+        pen.clock = functools.partial(next, map(operator.truediv, iter(real, None), divisors[when]))
+        try:
+            return install(pen)
+        finally:
+            pen.clock = real
+
+    return replaced_item(session._HOOKS, "gc", broken)
+
+
 def hooks(name):
     return importlib.import_module(f"traceml.recorder.hooks.{name}")
 
@@ -131,7 +154,9 @@ def cases():
     yield "none", contextlib.nullcontext()
     for name in HOOKS:
         for when in ("always", "close", "once"):
-            yield f"{name} {when}", broken_clock(f"traceml.recorder.hooks.{name}", when)
+            is_callback = name == "collections"
+            fault = broken_callback(when) if is_callback else broken_clock(f"traceml.recorder.hooks.{name}", when)
+            yield f"{name} {when}", fault
     for when in ("always", "close", "once"):
         yield f"step {when}", broken_clock("traceml.recorder.step", when)
     for name in HOOKS:
