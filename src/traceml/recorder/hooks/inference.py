@@ -7,6 +7,7 @@ has its None back. (A replaced `nn.Module.__call__` finds the same, but the comp
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import weakref
@@ -88,6 +89,7 @@ class Roots:
 
     def _make_finder(self) -> Any:
         pen, grad_mode, found = self._pen, self._grad_mode, self._found
+        out_of_sight = getattr(sys.modules["torch"]._C, "DisableTorchFunction", contextlib.nullcontext)  # noqa: SLF001
 
         class Finder:
             def __get__(self, model: Any, _class: Any) -> Any:
@@ -99,7 +101,9 @@ class Roots:
         def called(model: Any) -> Any:
             try:
                 self._num_calls += 1
-                if any(parameter.requires_grad for parameter in model.parameters()):
+                with out_of_sight():  # to a mode of the user's, reading an attribute is a function called
+                    is_trainable = any(parameter.requires_grad for parameter in model.parameters())
+                if is_trainable:
                     forward.attach(pen, model)
                     found.add(model)
                 elif self._num_calls >= _NUM_CALLS:
