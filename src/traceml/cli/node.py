@@ -112,9 +112,10 @@ class _Node:
         if launcher.is_there:
             return
         is_exiting = self._collector.ranks_exit
-        if self._collector.ranks_leave(_EXIT_S if is_exiting else _PATIENCE_S):
+        have_left = self._collector.ranks_leave(_EXIT_S if is_exiting else _PATIENCE_S)
+        if is_exiting and have_left:  # after a shutdown() the process is no longer the run's, and its end says nothing
             self._amend()
-        elif not is_exiting:
+        elif not have_left and not is_exiting:
             return
         remove_ring_folder(self._ring_dir)
 
