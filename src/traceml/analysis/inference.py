@@ -98,6 +98,7 @@ class _Piece:
     serial: int
     num_fetches: int
     resume: dict[str, Any]
+    timeline: Any  # the Snapshot there
 
 
 class InferredSteps(Periods):
@@ -285,6 +286,7 @@ class InferredSteps(Periods):
             serial=fetches.serial,
             num_fetches=fetches.num_fetches(fetches.serial),
             resume={"updates": self._ends.num_updates, "stack": stack.copy(), "fetches": fetches.snapshot()},
+            timeline=self._timeline.snapshot() if self._timeline.is_on else None,
         )
         self._period = self._fresh()
         fetches.split()
@@ -304,7 +306,7 @@ class InferredSteps(Periods):
         self._num_in_step = 0
         self._fetches.settle(piece.fetches)
         self._step += 1
-        self._held.append(
+        self._hold(
             Draft(
                 step=self._step,
                 start_ns=self._start_ns(),
@@ -316,6 +318,7 @@ class InferredSteps(Periods):
                 serial=piece.serial,
                 num_fetches=piece.num_fetches,
                 inference={**piece.resume, "ends": {**vars(self._ends), "optimizers": [*self._ends.optimizers]}},
+                timeline=piece.timeline,
             )
         )
         self._period_ns = piece.end_ns

@@ -30,7 +30,15 @@ def learned(state: RankState, body: Body) -> RankState:
         return replace(state, regions={**state.regions, body.number: body.name})
     if isinstance(body, Watching):
         total = body.total_steps if body.total_steps is not None else state.total_steps
-        return replace(state, watched=body.phases, unwatched=body.unseen, total_steps=total)
+        clock = "device" if state.clock == "device" else body.clock  # the steps before it has changed keep theirs
+        return replace(
+            state,
+            watched=body.phases,
+            unwatched=body.unseen,
+            total_steps=total,
+            clock=clock,
+            clock_note=body.clock_note,
+        )
     if isinstance(body, Fault):
         kept = tuple(fault for fault in state.faults if fault.hook != body.hook)
         return replace(state, faults=(*kept, body))

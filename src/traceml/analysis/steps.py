@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Callable, Final, Optional
 
+from traceml.analysis.device import device_times
 from traceml.analysis.division import (
     BACKWARD,
     BETWEEN,
@@ -87,13 +88,16 @@ class StepBuilder(InferredSteps):
             if not self._was_told:  # a later one may be read behind the first trace_step
                 self._was_told = True
                 self._is_inferring = self._is_inferring or (body.infers and not self._cursor)
+            self._set_clock(body.clock)
         else:
             self._events.learn(body, rank=self.state.identity.rank, num_before=self._num_inferred)
 
     def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
         if batch.num_lost:
-            self._lose(batch.num_lost)
+            self._lose(batch.num_lost, batch.position)
+        if self._timeline.is_on:
+            self._timeline.keep(batch)
         stamps, codes = in_order(batch)
         first = self._skip_gap(stamps, codes) if self._in_gap else 0
         if not self._last_ns and first < len(codes):
@@ -106,7 +110,9 @@ class StepBuilder(InferredSteps):
             if code >= edges.FIRST_VALUE:
                 if not 0 <= stamps[i] < _NO_VALUE:
                     continue  # torn, or not a number
-                if infers and code >= edges.UPDATED:
+                if code >= edges.DEVICE_FROM:
+                    self._device_value(code, int(stamps[i]), last, batch.position + i)
+                elif infers and code >= edges.UPDATED:
                     self._last_ns, self.position = last, batch.position + i + 1
                     (self._updated if code == edges.UPDATED else self._skipped)(int(stamps[i]))
                     acc, seen = self._period.acc, self._period.seen
@@ -153,11 +159,13 @@ class StepBuilder(InferredSteps):
         steps: list[StepRecord] = []
         events = self._events.told()
         rank, held, draft = self.state.identity.rank, self._held, None
-        while held and not held[0].fetches.undecided:
+        while held and held[0].is_settled and not held[0].fetches.undecided:
             draft = held.popleft()
             if self._startup is not None:
                 self._end_startup(draft.start_ns)
             record = record_of(draft, rank=rank, was_counted=self._was_counted)
+            if draft.device is not None:
+                record = record._replace(device=device_times(draft, record))
             steps.append(record)
             if self._events.stands_out(record):
                 events.extend(self._events.of(record))
@@ -169,6 +177,7 @@ class StepBuilder(InferredSteps):
             loader = None if serial is None else serial >> edges.SERIAL_BITS
             self.state = advanced(self.state, steps, training_loader=loader)
             self._tell_ends()
+            self._tell_events()
         return Taken(tuple(steps), segments, tuple(events), self._cursor)
 
     def live(self, tail: EdgeBatch, *, now_ns: int, alive: bool) -> LiveSlot:
@@ -196,6 +205,7 @@ class StepBuilder(InferredSteps):
         if self._is_inferring:
             self._flush_inferred()
         self._fetches.give_up()
+        self._timeline.settle(self._held, is_over=True)
         if self._step:
             self._add_segment("tail", self._start_ns(), end_ns, self._period, self._fetches.period)
         else:
@@ -312,8 +322,9 @@ class StepBuilder(InferredSteps):
             position=self.position,
             serial=serial,
             num_fetches=self._fetches.num_fetches(serial),
+            timeline=self._timeline.snapshot() if self._timeline.is_on else None,
         )
-        self._held.append(draft)
+        self._hold(draft)
         self._period_ns = self._last_ns
         self._stack = [BETWEEN]
         self._period = Period.fresh()
@@ -321,8 +332,10 @@ class StepBuilder(InferredSteps):
 
     # -- gaps and restarts --------------------------------------------------------------------------------------------
 
-    def _lose(self, num_lost: int) -> None:
+    def _lose(self, num_lost: int, position: int) -> None:
         self._in_gap = True
+        self._timeline.settle(self._held, is_over=True)
+        self._timeline.lose(position)
         self._stack = [BETWEEN]
         self._period = Period.fresh()
         self._fetches.give_up()
@@ -332,15 +345,17 @@ class StepBuilder(InferredSteps):
 
     def _skip_gap(self, stamps: list[float], codes: bytes) -> int:
         """The index behind the next numbered step end, or update; the steps up to it are lost and counted."""
+        at = 0  # the newest edge
         for i in range(1, len(codes)):
-            is_step = codes[i] == edges.STEP_NUMBER and codes[i - 1] in _STEP_EDGES
+            at = at if codes[i - 1] >= edges.FIRST_VALUE else i - 1
+            is_step = codes[i] == edges.STEP_NUMBER and codes[at] in _STEP_EDGES
             if is_step or (codes[i] == edges.UPDATED and codes[i - 1] == edges.OPTIMIZER + edges.CLOSE):
                 if is_step and self._is_inferring:
                     self._is_inferring, self._num_inferred = False, self._step
                 step = self._num_inferred + int(stamps[i]) if is_step else self._skip_to_update(int(stamps[i]))
                 num_lost = self.state.num_lost_steps + max(0, step - self._step)
                 self.state = replace(self.state, num_lost_steps=num_lost)
-                self._last_ns = self._period_ns = int(stamps[i - 1] * 1e9)
+                self._last_ns = self._period_ns = int(stamps[at] * 1e9)
                 self._step, self._in_gap = step, False
                 return i + 1
         return len(codes)
@@ -359,6 +374,7 @@ class StepBuilder(InferredSteps):
                 "inference": draft.inference,
                 "num_inferred": self._num_inferred,
                 "ends": vars(self._ends) if self._ends.total and draft.inference is None else None,
+                "timeline": self._timeline.taken(draft) if draft.timeline is not None else None,
             }
         )
 
@@ -375,4 +391,8 @@ class StepBuilder(InferredSteps):
             self._resume_inferring(inference)
         elif found.get("ends"):
             self._ends = Ends(**found["ends"])
+        if found.get("timeline"):
+            stack = None if inference is None else inference["stack"]
+            self._timeline.resume(found["timeline"], position=self.position, serial=found["serial"], stack=stack)
         self._tell_ends()
+        self._tell_events()

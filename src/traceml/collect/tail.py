@@ -101,7 +101,7 @@ class RingTail:
             builder = StepBuilder(rank=self._builder.state.identity.rank, cursor=self._cursor)
             for loader in self._builder.state.loaders:
                 builder.learn(loader)
-            builder.learn(Watching((), infers=self._builder.infers))
+            builder.learn(Watching((), infers=self._builder.infers, clock=self._builder.state.clock))
             builder.state = self._builder.state
             builder.feed(EdgeBatch(piece.end, array("d"), b"", piece.num_lost + len(piece.codes)))
             self._builder = builder

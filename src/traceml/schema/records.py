@@ -11,6 +11,21 @@ from typing import Mapping, NamedTuple, Optional
 from traceml.schema.distribution import Distribution
 
 
+class DeviceTimes(NamedTuple):
+    """A step on the device's clock: from the event at the end of the step before to the one at its own end, divided.
+
+    `phase_ns` and `region_ns` are as in `StepRecord`, and add up to `period_ns` exactly. Input is the wait that the
+    device had no work left for. `run_ahead_ns` is how long after the host the device came to the step's end: a lower
+    and an upper bound, None where nothing bounds it.
+    """
+
+    period_ns: int
+    phase_ns: tuple[Optional[int], ...]
+    region_ns: tuple[tuple[int, int], ...] = ()
+    epoch_start_ns: int = 0  # part of input
+    run_ahead_ns: tuple[Optional[int], Optional[int]] = (None, None)
+
+
 class StepRecord(NamedTuple):
     """One finished step of one rank: its wall period, divided.
 
@@ -31,6 +46,7 @@ class StepRecord(NamedTuple):
     num_tokens: Optional[int] = None
     user_step: Optional[int] = None
     failed_in: Optional[str] = None  # the phase that was open when the step raised; None: it did not
+    device: Optional[DeviceTimes] = None  # None: without the device's clock, or its events were lost
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,17 @@ class Segment:
     duration_ns: int
     phase_ns: tuple[Optional[int], ...]
     region_ns: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class DeviceBlock:
+    """The steps of a block that have the device's clock: `period.count` of them; `phases` as in `Block`."""
+
+    period: Distribution
+    phases: Mapping[str, Distribution]
+    epoch_start: Distribution = field(default_factory=Distribution)
+    run_ahead_low: Distribution = field(default_factory=Distribution)  # of the steps where a bound is known
+    run_ahead_high: Distribution = field(default_factory=Distribution)
 
 
 @dataclass(frozen=True)
@@ -67,6 +94,7 @@ class Block:
     num_optimizer_steps: int
     num_samples: Optional[int]
     num_tokens: Optional[int]
+    device: Optional[DeviceBlock] = None  # None: no step of it has the device's clock
 
 
 @dataclass(frozen=True)
@@ -216,6 +244,10 @@ class RankState:
     unsure: str = ""  # why those cannot be trusted, with the counts; empty: they can
     num_compilations: int = 0
     num_recompilations: int = 0
+    clock: str = "host"  # "device" as soon as events were recorded
+    clock_note: str = ""  # why not, as the recorder says it
+    num_lost_events: int = 0  # device events that never resolved, or were taken while a graph was captured
+    num_other_events: int = 0  # device events on another device than the one the step ended on
 
 
 @dataclass(frozen=True)
@@ -234,6 +266,8 @@ class Watching:
     unseen: Mapping[str, str] = field(default_factory=dict)
     total_steps: Optional[int] = None
     infers: bool = False  # until the first trace_step
+    clock: str = "host"  # "device": events are recorded beside the stamps
+    clock_note: str = ""  # why host, where a device might be expected: "MPS and XPU use the host clock"
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,22 @@ COUNTED_TOKENS: Final = 133
 STEP_NUMBER: Final = 134  # how many steps are finished: behind a STEP_END now and then, so that a gap can be counted
 UPDATED: Final = 135  # behind an optimizer step outside trace_step: optimizer number << UPDATE_BITS | updates so far
 SKIPPED: Final = 136  # likewise, behind a GradScaler.step that left its optimizer alone
+DEVICE_FROM: Final = 137  # a chain of device times begins: device << DEVICE_BITS | absolute index of its origin's edge
+DEVICE_AT: Final = 138  # the chain's next event: (its edge's index - the one before's) << TIME_BITS | biased time since
+DEVICE_LOST: Final = 139  # so many events never resolved, or lie in a graph's capture; the chain begins anew
+DEVICE_READY: Final = (
+    140  # a poll at the stamp before this entry found the event of this edge (absolute index mod 2^40) done
+)
+DEVICE_PENDING: Final = 141  # likewise: not done
+STEP_PEAK: Final = 142  # the step's peak of allocated bytes, behind its STEP_END
+STEP_PEAK_RESERVED: Final = 143
 
 SERIAL_BITS: Final = 28
 UPDATE_BITS: Final = 40
+DEVICE_BITS: Final = 40
+TIME_BITS: Final = 33  # unit 0.1 us, biased by 2^32: other streams may be negative
+TIME_BIAS: Final = 1 << 32
+TIME_UNIT_NS: Final = 100
 
 #: Which phase the time under an open code belongs to. ITERATOR and FORWARD_NO_GRAD are decided by the reader.
 PHASE_OF: Final[dict[int, str]] = {
@@ -70,4 +83,5 @@ KNOWN: Final = (
     | frozenset(code + CLOSE for code in OPENS)
     | frozenset({CLOSE_NO_BATCH, RAISED, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END})
     | frozenset({SERIAL, USER_STEP, SAMPLES, TOKENS, COUNTED_SAMPLES, COUNTED_TOKENS, STEP_NUMBER, UPDATED, SKIPPED})
+    | frozenset({DEVICE_FROM, DEVICE_AT, DEVICE_LOST, DEVICE_READY, DEVICE_PENDING, STEP_PEAK, STEP_PEAK_RESERVED})
 )
