@@ -31,12 +31,20 @@ class DeviceScript(EdgeScript):
         offset_s: Host time minus device time.
         drift: How much faster than the host's the device's clock goes, as a share.
         has_polls: Whether the recorder tells what its polls found.
+        probes: Whether it also looks, at a step's end, which of that step's events are done already.
     """
 
     def __init__(
-        self, *, infers: bool = False, offset_s: float = 7.0, drift: float = 0.0, has_polls: bool = True
+        self,
+        *,
+        infers: bool = False,
+        offset_s: float = 7.0,
+        drift: float = 0.0,
+        has_polls: bool = True,
+        probes: bool = False,
     ) -> None:
         super().__init__(infers=infers)
+        self.probes = probes
         self.offset_s, self.drift, self.has_polls = offset_s, drift, has_polls
         self.device, self.stream = 0, 0
         self.free: dict[tuple[int, int], float] = {}
@@ -45,6 +53,7 @@ class DeviceScript(EdgeScript):
         self.told: dict[int, Recorded] = {}  # the newest told event of each device
         self.chain: Optional[int] = None  # the device whose chain is being told
         self.ends: list[Recorded] = []  # the truth: the events at the steps' ends
+        self.end_stamps: list[float] = []  # and the host's stamps there
         self.eventless: set[int] = set()  # codes that get no event here
         self.drains = True  # the run's end waits for the device, as a script does that prints its loss
 
@@ -86,8 +95,27 @@ class DeviceScript(EdgeScript):
         """What the recorder does behind a step: it looks which events are done, and tells their times."""
         if self.steps_events[-1]:
             self.ends.append(self.steps_events[-1][-1])
+            self.end_stamps.append(self.stamps[self.steps_events[-1][-1].index])
+            self.probe()
         self.steps_events.append([])
         self.poll()
+
+    def probe(self) -> None:
+        """The newest of this step's events that is done, and the one behind it."""
+        if not self.probes:
+            return
+        later: Optional[Recorded] = None
+        for event in reversed(self.steps_events[-1]):
+            if event.done <= self.now:
+                self.value(edges.DEVICE_READY, event.index)
+                break
+            later = event
+        if later is not None:
+            self.value(edges.DEVICE_PENDING, later.index)
+
+    def run_ahead_ms(self, step: int) -> float:
+        """The truth: how long after the host the device came to a step's end."""
+        return (self.ends[step - 1].done - self.end_stamps[step - 1]) / MS
 
     def poll(self) -> None:
         while len(self.steps_events) > 1:
@@ -130,7 +158,7 @@ class DeviceScript(EdgeScript):
     def built(self, *, tail_ms: float = 0.0) -> tuple[StepBuilder, Taken, Taken]:
         if self.drains:
             self.now = max([self.now, *self.free.values()]) + LAUNCH_S
-            self.poll()
+            self.edge(edges.RUN_END).poll()
         return super().built(tail_ms=tail_ms)
 
     def builder(self, cursor: str = "") -> StepBuilder:

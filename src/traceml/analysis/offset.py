@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, Optional
 
 _DRIFT: Final = 50e-6  # two quartz clocks part by at most so much of the time between; 0.2 ms in 4 s
 _SLACK_NS: Final = 50_000  # stamp and event are not taken at one moment: contradictions below this are none
+_MAX_BREAKS: Final = 3  # once may be a host that slept; clocks that part on and on say nothing
 
 
 class Offset(NamedTuple):
@@ -14,13 +15,14 @@ class Offset(NamedTuple):
     low_ns: Optional[int] = None
     high_ns: Optional[int] = None
     at_ns: int = 0
+    num_breaks: int = 0  # how often the bounds contradicted each other, so that all were dropped
 
     def least(self, bound_ns: int, at_ns: int) -> Offset:
         """Takes in that at the device time `at_ns` the offset was at least `bound_ns`."""
         moved = self.at(max(self.at_ns, at_ns))
         bound = bound_ns - _drift_ns(moved.at_ns - at_ns)
         if moved.high_ns is not None and bound > moved.high_ns + _SLACK_NS:
-            return Offset(bound, None, moved.at_ns)  # the clocks part faster than we allow: begin anew
+            return moved._broken()
         return moved if moved.low_ns is not None and bound <= moved.low_ns else moved._replace(low_ns=bound)
 
     def most(self, bound_ns: int, at_ns: int) -> Offset:
@@ -28,7 +30,7 @@ class Offset(NamedTuple):
         moved = self.at(max(self.at_ns, at_ns))
         bound = bound_ns + _drift_ns(moved.at_ns - at_ns)
         if moved.low_ns is not None and bound < moved.low_ns - _SLACK_NS:
-            return Offset(None, bound, moved.at_ns)
+            return moved._broken()
         return moved if moved.high_ns is not None and bound >= moved.high_ns else moved._replace(high_ns=bound)
 
     def at(self, at_ns: int) -> Offset:
@@ -36,10 +38,16 @@ class Offset(NamedTuple):
         drift = _drift_ns(abs(at_ns - self.at_ns)) + (at_ns != self.at_ns)  # rounded up: many small moves add up
         low = None if self.low_ns is None else self.low_ns - drift
         high = None if self.high_ns is None else self.high_ns + drift
-        return Offset(low, high, at_ns)
+        return self._replace(low_ns=low, high_ns=high, at_ns=at_ns)
+
+    def _broken(self) -> Offset:
+        """The clocks part faster than we allow, or one of them jumped: begin anew."""
+        return Offset(None, None, self.at_ns, self.num_breaks + 1)
 
     def behind_ns(self, device_ns: int, host_ns: int) -> tuple[Optional[int], Optional[int]]:
         """How long after the host's moment the device came to its own: bounds in ns, at least 0."""
+        if self.num_breaks >= _MAX_BREAKS:
+            return None, None
         here = self.at(device_ns)
         low = None if here.low_ns is None else max(0, device_ns + here.low_ns - host_ns)
         high = None if here.high_ns is None else max(low or 0, device_ns + here.high_ns - host_ns)
