@@ -306,21 +306,22 @@ class InferredSteps(Periods):
         self._num_in_step = 0
         self._fetches.settle(piece.fetches)
         self._step += 1
-        self._hold(
-            Draft(
-                step=self._step,
-                start_ns=self._start_ns(),
-                end_ns=piece.end_ns,
-                period=piece.period,
-                fetches=piece.fetches,
-                failed_in=None,
-                position=piece.position,
-                serial=piece.serial,
-                num_fetches=piece.num_fetches,
-                inference={**piece.resume, "ends": {**vars(self._ends), "optimizers": [*self._ends.optimizers]}},
-                timeline=piece.timeline,
-            )
+        draft = Draft(
+            step=self._step,
+            start_ns=self._start_ns(),
+            end_ns=piece.end_ns,
+            period=piece.period,
+            fetches=piece.fetches,
+            failed_in=None,
+            position=piece.position,
+            serial=piece.serial,
+            num_fetches=piece.num_fetches,
+            inference={**piece.resume, "ends": {**vars(self._ends), "optimizers": [*self._ends.optimizers]}},
+            timeline=piece.timeline,
         )
+        self._held.append(draft)
+        if self._timeline.is_on:
+            self._timeline.hold(draft, self._held)
         self._period_ns = piece.end_ns
 
     def _flush_inferred(self) -> None:

@@ -22,7 +22,7 @@ class Offset(NamedTuple):
         moved = self.at(max(self.at_ns, at_ns))
         bound = bound_ns - _drift_ns(moved.at_ns - at_ns)
         if moved.high_ns is not None and bound > moved.high_ns + _SLACK_NS:
-            return moved._broken()
+            return moved.broken()
         return moved if moved.low_ns is not None and bound <= moved.low_ns else moved._replace(low_ns=bound)
 
     def most(self, bound_ns: int, at_ns: int) -> Offset:
@@ -30,7 +30,7 @@ class Offset(NamedTuple):
         moved = self.at(max(self.at_ns, at_ns))
         bound = bound_ns + _drift_ns(moved.at_ns - at_ns)
         if moved.low_ns is not None and bound < moved.low_ns - _SLACK_NS:
-            return moved._broken()
+            return moved.broken()
         return moved if moved.high_ns is not None and bound >= moved.high_ns else moved._replace(high_ns=bound)
 
     def at(self, at_ns: int) -> Offset:
@@ -40,7 +40,7 @@ class Offset(NamedTuple):
         high = None if self.high_ns is None else self.high_ns + drift
         return self._replace(low_ns=low, high_ns=high, at_ns=at_ns)
 
-    def _broken(self) -> Offset:
+    def broken(self) -> Offset:
         """The clocks part faster than we allow, or one of them jumped: begin anew."""
         return Offset(None, None, self.at_ns, self.num_breaks + 1)
 

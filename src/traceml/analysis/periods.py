@@ -46,12 +46,6 @@ class Periods:
         self._segments: list[Segment] = []
         self._timeline = Timeline()
 
-    def _hold(self, draft: Draft) -> None:
-        """A step ended; what its fetches were, and its times on the device's clock, may be known later."""
-        self._held.append(draft)
-        if self._timeline.is_on:
-            self._timeline.hold(draft, self._held)
-
     def _device_value(self, code: int, value: int, last_ns: int, position: int) -> None:
         if not self._timeline.is_on and code == edges.DEVICE_FROM:  # its message is lost, or comes later
             self._set_clock("device")

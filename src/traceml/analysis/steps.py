@@ -322,9 +322,10 @@ class StepBuilder(InferredSteps):
             position=self.position,
             serial=serial,
             num_fetches=self._fetches.num_fetches(serial),
-            timeline=self._timeline.snapshot() if self._timeline.is_on else None,
         )
-        self._hold(draft)
+        self._held.append(draft)
+        if self._timeline.is_on:
+            self._timeline.hold(draft, self._held)
         self._period_ns = self._last_ns
         self._stack = [BETWEEN]
         self._period = Period.fresh()

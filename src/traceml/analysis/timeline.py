@@ -196,6 +196,8 @@ class Timeline:
     def hold(self, draft: Draft, held: deque[Draft]) -> None:
         """A step ended: it waits, and those before it that have their times are settled."""
         draft.is_settled = False
+        if draft.timeline is None:  # an inferred one's end lies behind already
+            draft.timeline = self.snapshot()
         self._starts.append(draft.position)
         self.settle(held)
 
