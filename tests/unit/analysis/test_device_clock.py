@@ -312,7 +312,8 @@ def test_a_failed_step_has_its_device_times() -> None:
 def test_how_often_the_ring_is_read_changes_nothing(size: int, *, infers: bool) -> None:
     script = varied(infers=infers)
     whole = script.steps()
-    builder, steps = script.builder(), []
+    builder = script.builder()
+    steps: list[StepRecord] = []
     for first in range(0, len(script.codes), size):
         builder.feed(script.batch(first, first + size))
         steps.extend(builder.take().steps)
@@ -326,7 +327,8 @@ def test_how_often_the_ring_is_read_changes_nothing(size: int, *, infers: bool) 
 def test_a_restart_goes_on_exactly_there(*, infers: bool) -> None:
     script = varied(infers=infers)
     whole = script.steps()
-    cursor, steps, position = "", [], 0
+    cursor, position = "", 0
+    steps: list[StepRecord] = []
     while position < len(script.codes):
         builder = script.builder(cursor)
         position = max(position, builder.position)
