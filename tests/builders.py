@@ -66,6 +66,7 @@ def timed(
     """The step with these times (ms) on the device's clock; `run_ahead` is a lower and an upper bound."""
     own = step_ms(
         step=record.step,
+        rank=record.rank,
         num_micro_batches=1,
         regions=regions,
         epoch_start=epoch_start,
