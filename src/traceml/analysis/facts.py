@@ -21,6 +21,7 @@ class Chunk:
     period_mean_ns: float
     phase_mean_ns: Mapping[str, float]
     epoch_start_mean_ns: float = 0.0  # part of input
+    wall_median_ns: Optional[float] = None  # the median period on the host's clock, where the others are the device's
 
 
 #: The device's clock is judged on when at least this share of the steady steps has it: those that were lost may be of a

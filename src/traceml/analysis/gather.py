@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Iterable, Optional, Sequence, Union
 
-from traceml.analysis.chunks import NameRegion, chunks_of
+from traceml.analysis.chunks import NameRegion, chunks_of, with_walls
 from traceml.analysis.facts import MOST_STEPS, DeviceFacts, Ending, Facts, RankFacts, is_absent_when_unseen
 from traceml.analysis.surroundings import memory_of, system_of
 from traceml.analysis.warmup import Warmup, find_warmup
@@ -156,7 +156,7 @@ def _device_facts(window: RankWindow, steady: Sequence[Piece], name_region: Name
         period=_merged((r.period_ns for r in records), (b.period for b in blocks)),
         phases=_phases(window.state, seen, records, blocks),
         epoch_start=_merged((r.epoch_start_ns for r in records if r.epoch_start_ns), (b.epoch_start for b in blocks)),
-        chunks=chunks_of(timed, name_region),
+        chunks=with_walls(chunks_of(timed, name_region), [p for p in steady if p.device is not None]),
         run_ahead_low=_merged((low for low, _ in bounds if low is not None), (b.run_ahead_low for b in kept)),
         run_ahead_high=_merged((high for _, high in bounds if high is not None), (b.run_ahead_high for b in kept)),
     )

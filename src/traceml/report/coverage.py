@@ -26,10 +26,15 @@ def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str])
     """
     return CoverageInfo(
         clock=facts.clock,
-        ranks=tuple(_rank(state) for state in states),
+        ranks=tuple(_rank(state, facts) for state in states),
         unseen=_unseen(facts),
         faults=_faults(states),
-        notes=tuple(dict.fromkeys((*_losses(states), *_missing(facts, states), *facts.notes, *_unsure(facts), *notes))),
+        clock_note=_clock_note(facts, states),
+        notes=tuple(
+            dict.fromkeys(
+                (*_losses(states), *_untimed(facts), *_missing(facts, states), *facts.notes, *_unsure(facts), *notes)
+            )
+        ),
     )
 
 
@@ -59,9 +64,39 @@ def _folded(kind: str, rank: int, text: str, group: Sequence[Event]) -> EventInf
     return EventInfo(kind, min(e.step for e in group), rank, typical, sum(e.count for e in group), text)
 
 
-def _rank(state: RankState) -> RankCoverage:
-    lost = state.num_lost_edges + state.num_lost_messages
-    return RankCoverage(state.identity.rank, state.first_step, state.last_step, lost)
+def _rank(state: RankState, facts: Facts) -> RankCoverage:
+    number, lost = state.identity.rank, state.num_lost_edges + state.num_lost_messages
+    found = next((rank for rank in facts.ranks if rank.state.identity.rank == number), None)
+    device = found.device if found is not None else None
+    return RankCoverage(
+        number,
+        state.first_step,
+        state.last_step,
+        lost,
+        device_steps=None if device is None else device.num_steps,
+        steady_steps=None if found is None else found.wall.num_steady,
+    )
+
+
+def _clock_note(facts: Facts, states: Sequence[RankState]) -> str:
+    return "" if facts.clock == "device" else next((state.clock_note for state in states if state.clock_note), "")
+
+
+def _untimed(facts: Facts) -> Iterator[str]:
+    """What of the steps has no device times, and why."""
+    for rank in facts.ranks:
+        number, state = rank.state.identity.rank, rank.state
+        if rank.num_untimed:
+            left_out, steady = units.count(rank.num_untimed), units.count(rank.wall.num_steady)
+            yield f"rank {number}: {left_out} of {steady} steady steps have no device times and are not in the shares"
+        if state.num_lost_events:
+            yield (
+                f"rank {number}: {units.count(state.num_lost_events)} device events never came to an end, "
+                "or lay in a graph's capture"
+            )
+        if state.num_other_events:
+            events = units.count(state.num_other_events)
+            yield f"rank {number}: {events} events on another device than that of the steps are not in the shares"
 
 
 def _unseen(facts: Facts) -> tuple[str, ...]:

@@ -126,7 +126,8 @@ def test_replays_of_a_graph_are_not_blamed_on_the_script() -> None:
         if number < 3:
             script.does(edges.FORWARD, host=0.2, device=5)  # the warm-up before the capture
         else:
-            script.wait(0.1).kernel(18)
+            script.wait(0.1)
+            script.kernel(18)
         script.item().end()
 
     found = diagnose(simulated(script, devices=busy_samples(script, 98))).step_time[0]
@@ -184,7 +185,7 @@ def test_pinned_batches_are_to_be_copied_beside_the_step(loader: LoaderInfo) -> 
 
 # -- a device that waits for the host ---------------------------------------------------------------------------------
 
-WORK = {"forward": 6.0, "backward": 11.0, "optimizer": 2.0, "in_step": 1.0}
+WORK: dict[str, Any] = {"forward": 6.0, "backward": 11.0, "optimizer": 2.0, "in_step": 1.0}
 
 
 def test_an_idle_device_that_is_never_behind_is_host_bound() -> None:
