@@ -130,5 +130,4 @@ def clock_note(facts: Facts, rank: RankFacts) -> str:
     device = rank.state.identity.device
     if facts.clock == "device" or device.startswith("cpu"):
         return ""
-    why = f" ({units.clean(rank.state.clock_note)})" if rank.state.clock_note else ""
-    return f"; host clock{why}: a phase that waits for the {device} device holds that wait too"
+    return f"; host clock: a phase that waits for the {device} device holds that wait too"

@@ -259,12 +259,3 @@ def test_the_workers_advised_are_those_that_make_a_batch_in_time() -> None:
 
     assert found.diagnosis == "INPUT_BOUND"
     assert found.next.startswith("num_workers=3 (one worker makes a batch in 30.0 ms)")
-
-
-def test_why_the_hosts_clock_was_used_is_said() -> None:
-    state = rank_state(device="mps")
-    state = type(state)(**{**vars(state), "clock_note": "MPS and XPU use the host clock"})
-
-    found = diagnose(facts_of_steps([HOST] * 40, state=state)).verdict
-
-    assert "MPS and XPU use the host clock" in found.why
