@@ -12,7 +12,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
 
 from traceml.recorder import signs
 from traceml.recorder import step as _step
@@ -22,8 +22,6 @@ from traceml.settings import RUN_VARIABLE, Settings, resolve
 if TYPE_CHECKING:
     from traceml.recorder.session import Session
     from traceml.schema.records import Manifest
-
-_ARRIVED_FILE: Final = "arrived"  # launch.place's, which is not loaded where nothing trains
 
 
 class Part:
@@ -265,7 +263,9 @@ def _manifest() -> tuple[Path, Manifest]:
 
 
 def _mark(manifest: Manifest) -> None:
-    (Path(manifest.ring_dir) / _ARRIVED_FILE).touch(mode=0o600)
+    from traceml.wire.ringfolder import ARRIVED  # noqa: PLC0415  # not loaded where nothing trains
+
+    (Path(manifest.ring_dir) / ARRIVED).touch(mode=0o600)
 
 
 def _next_trial(settings: Settings, before: Path) -> Settings:
