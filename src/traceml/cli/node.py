@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _MISUSE: Final = 2
 _EXIT_S: Final = 20.0  # what the interpreter's own end may take, behind its goodbye
-_REAPED_S: Final = 1.0  # until the rank's parent has asked for its exit status
+_REAPED_S: Final = 5.0  # until the rank's parent has asked for its exit status
 _PATIENCE_S: Final = 0.8  # for a rank that waits for the summary at its exit
 _NAME: Final = "TraceML: "
 _LINE_COLUMNS: Final = 160  # of the one line that plain python gets: a whole sentence
@@ -124,7 +124,7 @@ class _Node:
         until = time.monotonic() + _REAPED_S
         end = self._collector.late_end()
         while end is None and time.monotonic() < until:
-            time.sleep(_REAPED_S / 20)
+            time.sleep(0.05)
             end = self._collector.late_end()
         if end is None:
             return
