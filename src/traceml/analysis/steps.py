@@ -106,7 +106,7 @@ class StepBuilder(InferredSteps):
             if code >= edges.FIRST_VALUE:
                 if not 0 <= stamps[i] < _NO_VALUE:
                     continue  # torn, or not a number
-                if infers and code >= edges.UPDATED:
+                if infers and edges.UPDATED <= code <= edges.SKIPPED:
                     self._last_ns, self.position = last, batch.position + i + 1
                     (self._updated if code == edges.UPDATED else self._skipped)(int(stamps[i]))
                     acc, seen = self._period.acc, self._period.seen

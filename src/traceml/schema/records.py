@@ -228,12 +228,14 @@ class RegionName:
 
 @dataclass(frozen=True)
 class Watching:
-    """The phases whose hooks are installed, those that cannot be and why, and whether steps are inferred."""
+    """The phases whose hooks are installed, those that cannot be and why, whether steps are inferred, and the clock."""
 
     phases: tuple[str, ...]
     unseen: Mapping[str, str] = field(default_factory=dict)
     total_steps: Optional[int] = None
     infers: bool = False  # until the first trace_step
+    clock: str = "host"  # "device": edges have events
+    clock_note: str = ""  # why "host"
 
 
 @dataclass(frozen=True)

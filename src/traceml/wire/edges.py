@@ -45,8 +45,22 @@ STEP_NUMBER: Final = 134  # how many steps are finished: behind a STEP_END now a
 UPDATED: Final = 135  # behind an optimizer step outside trace_step: optimizer number << UPDATE_BITS | updates so far
 SKIPPED: Final = 136  # likewise, behind a GradScaler.step that left its optimizer alone
 
+# Device times come when a step's events are done: behind a later step's end, or update. An index is absolute,
+# mod 2^DEVICE_BITS.
+DEVICE_FROM: Final = 137  # a chain of device times begins: device << DEVICE_BITS | index of the edge that is its origin
+DEVICE_AT: Final = 138  # the chain's next event: (index of its edge - that of the one before) << TIME_BITS | time since
+DEVICE_LOST: Final = 139  # so many edges' events are dropped: never done, or a graph was captured; the chain is over
+DEVICE_READY: Final = 140  # a poll at the stamp before this entry found the event of the edge with this index done
+DEVICE_PENDING: Final = 141  # likewise: not done
+STEP_PEAK: Final = 142  # behind a STEP_END: the most bytes that were allocated in that step
+STEP_PEAK_RESERVED: Final = 143  # likewise reserved
+
 SERIAL_BITS: Final = 28
 UPDATE_BITS: Final = 40
+DEVICE_BITS: Final = 40
+TIME_BITS: Final = 33
+TIME_BIAS: Final = 1 << 32  # other streams may be earlier
+TIME_UNIT_NS: Final = 100
 
 #: Which phase the time under an open code belongs to. ITERATOR and FORWARD_NO_GRAD are decided by the reader.
 PHASE_OF: Final[dict[int, str]] = {
@@ -70,4 +84,5 @@ KNOWN: Final = (
     | frozenset(code + CLOSE for code in OPENS)
     | frozenset({CLOSE_NO_BATCH, RAISED, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END})
     | frozenset({SERIAL, USER_STEP, SAMPLES, TOKENS, COUNTED_SAMPLES, COUNTED_TOKENS, STEP_NUMBER, UPDATED, SKIPPED})
+    | frozenset({DEVICE_FROM, DEVICE_AT, DEVICE_LOST, DEVICE_READY, DEVICE_PENDING, STEP_PEAK, STEP_PEAK_RESERVED})
 )
