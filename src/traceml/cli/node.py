@@ -113,9 +113,9 @@ class _Node:
             return
         is_exiting = self._collector.ranks_exit
         have_left = self._collector.ranks_leave(_EXIT_S if is_exiting else _PATIENCE_S)
-        if is_exiting and have_left:  # after a shutdown() the process is no longer the run's, and its end says nothing
+        if have_left:
             self._amend()
-        elif not have_left and not is_exiting:
+        elif not is_exiting:
             return
         remove_ring_folder(self._ring_dir)
 
@@ -123,7 +123,7 @@ class _Node:
         """Writes the summary again, where the kernel told how a process ended that nobody else saw end."""
         until = time.monotonic() + _REAPED_S
         end = self._collector.late_end()
-        while end is None and time.monotonic() < until:
+        while end is None and self._collector.may_end_late and time.monotonic() < until:
             time.sleep(0.05)
             end = self._collector.late_end()
         if end is None:

@@ -123,12 +123,19 @@ class Collector:
         ends = [tail.state.end for tail in self._ranks]
         return bool(ends) and all(end is not None and end.how not in _EXITS for end in ends)
 
+    @property
+    def may_end_late(self) -> bool:
+        """Whether nobody has said yet how the ranks' processes ended, and it is the run's end; after `run`."""
+        was_told = self._departed is None or self._departed.exit is not None
+        return not was_told and not all(end is not None and end.how not in _EXITS for end in self._ends)
+
     def late_end(self) -> Optional[RunEnd]:
         """The run's end, where the kernel tells more of it once the ranks are gone; after `ranks_leave`.
 
-        Without a launcher nobody sees a `sys.exit(7)`: the rank itself says goodbye as after a good end.
+        Without a launcher nobody sees a `sys.exit(7)`: the rank itself says goodbye as after a good end. After a
+        `shutdown()` the process is no longer the run's, and how it ends says nothing.
         """
-        if self._departed is None or self._departed.exit is not None:
+        if self._departed is None or not self.may_end_late:
             return None
         statuses = [self._life.wait_status(pid) for pid in self.pids]
         if not statuses or None in statuses:
