@@ -142,7 +142,7 @@ def _open_late(is_step: bool) -> None:  # as signs.arm calls it
     signs.arm(on_sign=lambda _: _seat(), optimizers=False)
     pen = part.session.pen
     pen.late_looks.append(lambda: _seat() if pen.num_steps else None)  # without a backward: the first step's end
-    pen.house_due = 0
+    pen.tend_soon()
 
 
 def _open(settings: Settings, arguments: Mapping[str, Any]) -> Part:

@@ -33,6 +33,7 @@ from traceml.wire.ring import ANSWERED, WANTED, RingWriter
 from traceml.wire.ringfolder import BELL
 
 _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
+    phases.COMPILE: compiler.install,  # first: the optimizer's hooks ask whether it will be heard of
     phases.INPUT: loader.install,
     phases.FORWARD: forward.install,
     compiled.HOOK: compiled.install,
@@ -41,7 +42,6 @@ _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
     phases.OPTIMIZER: optimizer.install,
     phases.CHECKPOINT: checkpoint.install,
     phases.GC: collections.install,
-    phases.COMPILE: compiler.install,
 }
 _UNSEATED: Final = ".waiting"  # behind a ring's name: no collector looks at it
 _PART_OF: Final = {compiled.HOOK: phases.FORWARD, method.HOOK: phases.COMPILE}  # no phases of their own

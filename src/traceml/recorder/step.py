@@ -40,6 +40,8 @@ def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
     enter, leave = (_inert_enter, _inert_leave) if pen is None else (_make_enter(pen), _make_leave(pen))
     if pen is not None and pen.infers:
         enter = _make_first_enter(pen, enter)
+    if pen is not None and pen.stop_at >= 0:
+        leave = _make_last_leave(pen, leave)
     # Closures over one session's names cost two thirds of the same with attributes.
     trace_step.__enter__, trace_step.__exit__ = enter, leave  # type: ignore[method-assign]
     if pen is not None:
@@ -100,13 +102,17 @@ def _inert_leave(_step: trace_step, _kind: Any, _error: Any, _trace: Any) -> Non
 
 def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
-    forward_class, slot, nothing = pen.forward_class, pen.slot, dict[str, Any]()
+    forward_class, slot = pen.forward_class, pen.slot
 
     def enter(self: trace_step) -> trace_step:
         try:
             for model in self._models:
-                if getattr(model, "__dict__", nothing).get(slot).__class__ is not forward_class:
-                    _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
+                try:
+                    if model.__dict__[slot].__class__ is forward_class:
+                        continue
+                except (AttributeError, KeyError):
+                    pass
+                _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
             if pen.in_step or (get_ident() != pen.owner and not pen.adopt()):
                 if self._pen is not None:
                     self._pen = _Again(self._pen)
@@ -156,20 +162,32 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
             codes[k] = _STEP_END if kind is None else _STEP_FAILED
             now = stamps[k] = clock()
             header[PUBLISHED] = j + 1
-            pen.num_steps = num_steps = pen.num_steps + 1
-            if j >= pen.house_due:
-                pen.tidy()
-            if now >= pen.memory_due:
-                pen.read_memory(now)
+            pen.num_steps += 1
+            if now >= pen.due:
+                pen.tend(now)
             if kind is not None:
                 strip(raised)
                 _name_failure(pen, kind)
-            if num_steps == pen.stop_at:
-                pen.stop()
         except Exception as error:  # noqa: BLE001  # guard
             pen.guard.fault(_STEP, error)
 
     return leave
+
+
+def _make_last_leave(
+    pen: Pen, leave: Callable[[trace_step, Any, Any, Any], None]
+) -> Callable[[trace_step, Any, Any, Any], None]:
+    """The end of the last step that was asked for is the recording's."""
+
+    def leave_or_stop(self: trace_step, kind: Any, raised: Any, trace: Any) -> None:
+        leave(self, kind, raised, trace)
+        try:
+            if pen.num_steps == pen.stop_at:
+                pen.stop()
+        except Exception as error:  # noqa: BLE001  # guard
+            pen.guard.fault(_STEP, error)
+
+    return leave_or_stop
 
 
 def _no_region(pen: Pen) -> None:

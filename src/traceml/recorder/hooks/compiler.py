@@ -58,7 +58,7 @@ class Compiler:
             self._num_all += 1
             identity = getattr(args[0], "compile_id", None) if args else None
             self._durations[str(identity or f"#{self._num_all}")] = int((now - self._since) * 1e9)
-            pen.house_due = 0  # told behind this step
+            pen.tend_soon()  # it is told behind this step
         except Exception as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
@@ -97,7 +97,8 @@ class Compiler:
         self._num_limits = num_limits
 
     def remove(self) -> None:
-        """Tells the rest, and asks for nothing more."""
+        """Tells the rest, and asks for nothing more: whatever compiles from now on, nobody would hear of it."""
+        self._pen.compiles()
         if self._handler is None:
             return
         if self._pen.owner is not None:  # else a forked child: the ring is its parent's

@@ -17,6 +17,7 @@ HOOK: Final = "input"
 _OPEN: Final = edges.INPUT
 _CLOSE: Final = edges.INPUT + edges.CLOSE
 _NO_BATCH: Final = edges.CLOSE_NO_BATCH
+_SAMPLES: Final = edges.SAMPLES
 _MAX_ITERATORS: Final = 1024
 _MAX_LOADERS: Final = 200
 _NUM_LOOKS: Final = 3  # batches of a loader that are looked into before it is known whether that is needed
@@ -89,7 +90,7 @@ class Loaders:
         if _num_tokens(batch) is not None:
             self._looks[number] = self._look_tokens
         elif self._infos[number].batch_size is None:
-            self._looks[number] = self._look_samples if looks >= _NUM_LOOKS else self._looks[number]
+            self._looks[number] = self._samples_of(type(batch)) if looks >= _NUM_LOOKS else self._looks[number]
         elif looks >= _NUM_LOOKS:
             self._looks[number] = None
         self._pen.look = self._looks[number]
@@ -97,6 +98,25 @@ class Loaders:
 
     def _look_tokens(self, batch: Any) -> None:
         self._count(batch, samples=self._infos_of_current_have_no_size())
+
+    def _samples_of(self, kind: type[Any]) -> Callable[[Any], None]:
+        """Counts the samples of each batch; of those that are `kind`, a pair or list, by their first tensor at once."""
+        pen, look_samples = self._pen, self._look_samples
+        nxt, mask, codes, stamps = pen.nxt, pen.mask, pen.codes, pen.stamps
+
+        def look_first(batch: Any) -> None:
+            try:
+                num_samples = batch[0].shape[0] if batch.__class__ is kind else None
+            except (AttributeError, IndexError, TypeError):
+                num_samples = None
+            if num_samples.__class__ is not int:
+                look_samples(batch)
+                return
+            k = nxt() & mask
+            codes[k] = _SAMPLES
+            stamps[k] = num_samples
+
+        return look_first if kind in {tuple, list} else look_samples
 
     def _look_samples(self, batch: Any) -> None:
         num_samples = _num_samples(batch)
@@ -214,7 +234,10 @@ def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
             except Exception as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
         if pen.look is not None:
-            loaders.look(batch)
+            try:
+                pen.look(batch)
+            except Exception as error:  # noqa: BLE001  # guard
+                pen.guard.fault(HOOK, error)
         return batch
 
     return __next__
