@@ -18,6 +18,7 @@ from traceml.recorder.hooks import (
     collections,
     compiled,
     compiler,
+    debugger,
     forward,
     inference,
     loader,
@@ -159,6 +160,10 @@ class Session:
             except Exception as error:  # noqa: BLE001  # guard
                 self.pen.guard.fault(inference.HOOK, error)
         watched, unseen = [p for p in watched if p in phases.PHASE_INDEX], _of_phases(unseen)
+        try:
+            debugger.install(self.pen)
+        except Exception as error:  # noqa: BLE001  # guard
+            self.pen.guard.fault(debugger.HOOK, error)
         allocator = memory.find_allocator()
         if allocator is not None:
             memory.watch(self.pen, allocator, rank=self.identity.rank)
