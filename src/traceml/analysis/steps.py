@@ -193,6 +193,8 @@ class StepBuilder(InferredSteps):
                 stack.append(SLOT_OF[code])
             elif code < _LAST_CLOSE and len(stack) > 1:
                 stack.pop()
+            elif code == edges.UNWOUND:
+                del stack[1:]
             elif code in _STEP_EDGES:
                 stack = [IN_STEP if code == edges.STEP_BEGIN else BETWEEN]
                 step += code != edges.STEP_BEGIN
@@ -265,6 +267,8 @@ class StepBuilder(InferredSteps):
                 self._no_batch()
         elif code == edges.RAISED:
             self._raised_in = self._stack[-1]
+        elif code == edges.UNWOUND:
+            self._unwind()
         elif code == edges.STEP_BEGIN:
             self._begin_step()
         elif code in _STEP_EDGES:

@@ -50,7 +50,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Block:
-    """What a coarser level keeps of consecutive steps of one rank; failed and halted steps are counted, not measured in.
+    """What a coarser level keeps of consecutive steps of one rank; failed and halted steps are only counted.
 
     `phases` is keyed by phase name (`region:<name>` too); a phase's count is that of the steps that had an edge of it.
     """

@@ -91,7 +91,7 @@ def install(pen: Pen) -> str:
         if get_ident() == pen.owner:
             try:
                 debuggers.begins()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
         real(self)
 

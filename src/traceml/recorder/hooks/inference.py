@@ -109,7 +109,7 @@ class Roots:
                 elif self._num_calls >= _NUM_CALLS:
                     self.num_updates_left = 0
                     self._give_back()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
             return model.__dict__.get(forward.SLOT)
 
@@ -222,7 +222,7 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
             ):
                 tend(optimizer, j)
             pen.num_forwards = 0
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
     def skipped(optimizer: Any, num_before: int) -> int:
@@ -259,7 +259,7 @@ def _make_step(pen: Pen, skipped: Callable[[Any, int], int], real: Callable[...,
             raise
         try:
             skipped(optimizer, num_before)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
         return done
 
