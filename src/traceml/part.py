@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
 from traceml.recorder import signs
 from traceml.recorder import step as _step
 from traceml.recorder.guard import say
+from traceml.recorder.interrupts import let_pass
 from traceml.settings import RUN_VARIABLE, Settings, resolve
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def end(how: str, exception: str = "") -> None:
             line = await_verdict(part.ring_dir, part.folder, patience_s=1.0)
             say(line or f"the summary of {_shown(part.folder)} is still being written.")
     except Exception as error:  # noqa: BLE001  # the end of the user's process is theirs
+        let_pass(error)
         say(f"the end of the run could not be recorded: {error}")
 
 

@@ -39,14 +39,14 @@ def is_absent_when_unseen(phase: str, watched: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class RankFacts:
-    """One rank's steady steps: no warm-up, no failed step.
+    """One rank's steady steps: no warm-up, no failed step, none in which the process was stopped or traced.
 
     `phases` is keyed by phase name and `region:<name>`; a phase that was never seen, and whose absence is not a zero,
     is missing. Its distribution counts only the steps that had an edge of it.
     """
 
     state: RankState
-    num_steps: int  # all finished ones, failed and warm-up too
+    num_steps: int  # all finished ones, failed, halted and warm-up too
     num_warmup: int
     num_failed: int
     num_steady: int
@@ -65,6 +65,7 @@ class RankFacts:
     all_tokens: Optional[int] = None
     startup_ns: Optional[int] = None
     tail_ns: Optional[int] = None
+    num_halted: int = 0  # left out: the process was stopped or traced
 
     @property
     def total_ns(self) -> int:

@@ -26,12 +26,15 @@ from traceml.analysis.division import (
     record_of,
 )
 from traceml.analysis.events import StepEvents
+from traceml.analysis.halts import Halts
 from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS, Ends, InferredSteps
 from traceml.analysis.knowledge import advanced, learned
 from traceml.analysis.order import in_order
 from traceml.schema import phases
 from traceml.schema.records import (
+    HALTED,
     Event,
+    Halt,
     LiveSlot,
     LoaderInfo,
     Segment,
@@ -68,6 +71,7 @@ class StepBuilder(InferredSteps):
     def __init__(self, *, rank: int = 0, cursor: str = "") -> None:
         super().__init__(rank)
         self._events = StepEvents()
+        self._halts = Halts()
         self._in_gap = False  # edges were lost: wait for the next numbered step end
         self._was_counted = False  # by hand, with count()
         self._was_told = False  # whether steps are inferred
@@ -83,6 +87,8 @@ class StepBuilder(InferredSteps):
         self.state = learned(self.state, body)
         if isinstance(body, LoaderInfo):
             self._fetches.loaders[body.number] = body
+        elif isinstance(body, Halt):
+            self._halts.learn(body)
         elif isinstance(body, Watching):
             if not self._was_told:  # a later one may be read behind the first trace_step
                 self._was_told = True
@@ -158,6 +164,11 @@ class StepBuilder(InferredSteps):
             if self._startup is not None:
                 self._end_startup(draft.start_ns)
             record = record_of(draft, rank=rank, was_counted=self._was_counted)
+            halts = self._halts.during(draft.start_ns, draft.end_ns)
+            if halts:
+                record = record if record.failed_in is not None else record._replace(failed_in=HALTED)
+                if self._halts.is_news(halts):
+                    events.append(self._events.halted(record, halts))
             steps.append(record)
             if self._events.stands_out(record):
                 events.extend(self._events.of(record))
@@ -182,10 +193,14 @@ class StepBuilder(InferredSteps):
                 stack.append(SLOT_OF[code])
             elif code < _LAST_CLOSE and len(stack) > 1:
                 stack.pop()
+            elif code == edges.UNWOUND:
+                del stack[1:]
             elif code in _STEP_EDGES:
                 stack = [IN_STEP if code == edges.STEP_BEGIN else BETWEEN]
                 step += code != edges.STEP_BEGIN
-        return LiveSlot(self.state.identity.rank, step, self._phase_of(stack[-1]), since, now_ns, alive)
+        return LiveSlot(
+            self.state.identity.rank, step, self._phase_of(stack[-1]), since, now_ns, alive, self._halts.now()
+        )
 
     def finish(self, tail: EdgeBatch, *, end_ns: int) -> Taken:
         """The run is over: the unfinished rest becomes the tail, or the startup where no step ever ended."""
@@ -252,6 +267,8 @@ class StepBuilder(InferredSteps):
                 self._no_batch()
         elif code == edges.RAISED:
             self._raised_in = self._stack[-1]
+        elif code == edges.UNWOUND:
+            self._unwind()
         elif code == edges.STEP_BEGIN:
             self._begin_step()
         elif code in _STEP_EDGES:

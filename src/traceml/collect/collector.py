@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
 
 from traceml.collect.bell import Bell
 from traceml.collect.end import Departure, ScriptExit, run_end
+from traceml.collect.halting import why_halted
 from traceml.collect.life import Life, processes_of
 from traceml.collect.tail import RingTail
 from traceml.errors import WireError
@@ -162,6 +163,7 @@ class Collector:
         self._life.look()
         self._notice_launcher()
         self._find_rings()
+        self._notice_halts()
         now_ns = self._clock()
         more: Mapping[str, Any] = {}
         living = [(tail.pid, tail.state) for tail in self._tails.values() if not self._life.is_gone(tail.pid)]
@@ -222,6 +224,12 @@ class Collector:
         """The rings that count: one without a step (a parent that called init() and lets others train) is no rank."""
         tails = list(self._tails.values())
         return [tail for tail in tails if tail.state.last_step is not None] or tails
+
+    def _notice_halts(self) -> None:
+        """Before the rings are read: a step that is open while its process stands still has not been read yet."""
+        for tail in self._tails.values():
+            if self._sampling is not None and tail.state.end is None and not self._life.is_gone(tail.pid):
+                tail.halted(why_halted(tail.pid), self._clock())
 
     def _stop_tracing(self) -> None:
         """Tells the ranks that have taken the steps asked for; where steps are inferred, only we count them."""

@@ -71,7 +71,7 @@ def watch(pen: Pen, allocator: Allocator, *, rank: int, interval_s: float = _INT
         pen.memory_due = now + interval_s
         try:
             held = allocator.held()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return
         pen.ring.send(

@@ -81,7 +81,8 @@ class Pen:
         self.nxt: Callable[[], int] = itertools.count().__next__
         self.clock = time.perf_counter
         self.owner: Optional[int] = get_ident()
-        self.in_step = self.busy = False
+        self.busy = False
+        self.in_step: Any = False  # the open step, while there is one
         self.infers = False  # no trace_step yet: steps are inferred
         self.num_forwards = 0  # since the last update, while inferring
         self.num_steps = self.num_failures = self.iterator = 0
@@ -93,7 +94,7 @@ class Pen:
         self.wrappers_of: Callable[[tuple[Any, ...]], tuple[Any, ...]] = _no_wrappers
         self.loaders: Any = None  # numbers loaders and iterators
         self.look: Optional[Callable[[object], None]] = None  # looks into batches of the current iterator
-        self.guard = Guard(ring.send)
+        self.guard = Guard(ring.send, self.unwind)
         self.regions: dict[str, int] = {}
         self.said: set[str] = set()  # what the user was told once
         self.late_looks: list[Callable[[], None]] = []  # for modules that are loaded later
@@ -133,8 +134,13 @@ class Pen:
         conceal()
         try:
             self.stamp(edges.RAISED)
-        except Exception as error:  # noqa: BLE001  # ours must not hide the user's
+        except BaseException as error:  # noqa: BLE001  # ours must not hide the user's
             self.guard.fault("raised", error)
+
+    def unwind(self) -> None:
+        """A signal handler's exception leaves one of our own lines: nothing is open any more."""
+        self.busy = False
+        self.stamp(edges.UNWOUND)
 
     def publish(self) -> int:
         """Numbers the newest step and publishes every edge so far; returns their absolute count."""
@@ -170,7 +176,7 @@ class Pen:
         """Keeps house; its faults are its own, not those of the hook that found it due."""
         try:
             self.keep_house()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self.guard.fault(HOUSE, error)
 
     def adopt(self) -> bool:
@@ -219,7 +225,7 @@ class Pen:
         for act in self.on_arrival:
             try:
                 act()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 self.guard.fault("compile", error)
 
     def compiles(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Callable, Final, Optional, Union
@@ -21,6 +22,7 @@ _STEP_FAILED: Final = edges.STEP_FAILED
 _STEP_BEGIN: Final = edges.STEP_BEGIN
 _MAX_COUNT: Final = 1 << 53  # whole numbers up to here stand exactly in the ring
 _MAX_FAILURES: Final = 100  # whose exception is named; all are counted
+_HELD_BY_US: Final = 2  # references: the pen's, and the argument of who counts them
 _STEP: Final = "step"
 _REGION: Final = "region"
 
@@ -113,7 +115,7 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
                 except (AttributeError, KeyError):
                     pass
                 _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
-            if pen.in_step or (get_ident() != pen.owner and not pen.adopt()):
+            if (pen.in_step and not _was_abandoned(pen)) or (get_ident() != pen.owner and not pen.adopt()):
                 if self._pen is not None:
                     self._pen = _Again(self._pen)
                 return self  # nested, or another thread while a step is open: one step is one step
@@ -123,9 +125,9 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
             k = nxt() & mask
             codes[k] = _STEP_BEGIN
             stamps[k] = clock()
-            pen.in_step = True
-        except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(_STEP, error)
+            pen.in_step = self
+        except BaseException as error:  # noqa: BLE001  # guard
+            _not_entered(pen, self, error)
         return self
 
     return enter
@@ -139,7 +141,7 @@ def _make_first_enter(pen: Pen, enter: Callable[[trace_step], trace_step]) -> Ca
             trace_step.__enter__ = enter  # type: ignore[method-assign]
             pen.guard.remove(inference.HOOK)
             pen.num_steps = 0
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(inference.HOOK, error)
         return enter(self)
 
@@ -156,20 +158,20 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
             return
         self._pen = None
         try:
-            pen.in_step = pen.busy = False
             j = nxt()
             k = j & mask
             codes[k] = _STEP_END if kind is None else _STEP_FAILED
             now = stamps[k] = clock()
             header[PUBLISHED] = j + 1
             pen.num_steps += 1
+            pen.in_step = pen.busy = False
             if now >= pen.due:
                 pen.tend(now)
             if kind is not None:
                 strip(raised)
                 _name_failure(pen, kind)
-        except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(_STEP, error)
+        except BaseException as error:  # noqa: BLE001  # guard
+            _not_left(pen, error)
 
     return leave
 
@@ -184,10 +186,42 @@ def _make_last_leave(
         try:
             if pen.num_steps == pen.stop_at:
                 pen.stop()
-        except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(_STEP, error)
+        except BaseException as error:  # noqa: BLE001  # guard
+            _not_left(pen, error)
 
     return leave_or_stop
+
+
+def _not_entered(pen: Pen, step: trace_step, error: BaseException) -> None:
+    """A step could not be opened; what is raised out of `__enter__` has no `__exit__`."""
+    if not pen.in_step:
+        step._pen = None  # noqa: SLF001  # ours
+    pen.guard.fault(_STEP, error)
+
+
+def _not_left(pen: Pen, error: BaseException) -> None:
+    """A step could not be closed, or what is done behind it could not; what is raised interrupted no later step."""
+    try:
+        pen.guard.fault(_STEP, error)
+    finally:
+        if pen.in_step:
+            _end_late(pen)
+
+
+def _was_abandoned(pen: Pen) -> bool:
+    """Whether the open step is nobody's any more, and is closed here: a signal came when its `__exit__` began."""
+    if get_ident() != pen.owner or sys.getrefcount(pen.in_step) > _HELD_BY_US:
+        return False
+    pen.unwind()
+    _end_late(pen)
+    return True
+
+
+def _end_late(pen: Pen) -> None:
+    pen.in_step = pen.busy = False
+    pen.stamp(_STEP_FAILED)
+    pen.num_steps += 1
+    pen.publish()
 
 
 def _no_region(pen: Pen) -> None:
@@ -204,7 +238,7 @@ def _attach(pen: Pen, model: Any) -> None:
     """A model's forward is seen from now on; if that fails, its step still is."""
     try:
         attach(pen, model)
-    except Exception as error:  # noqa: BLE001  # guard
+    except BaseException as error:  # noqa: BLE001  # guard
         pen.guard.fault(FORWARD, error)
 
 
@@ -246,7 +280,7 @@ class region:  # noqa: N801  # reads as a statement: `with traceml.region("augme
                 k = pen.nxt() & pen.mask
                 pen.codes[k] = code
                 pen.stamps[k] = pen.clock()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(_REGION, error)
         return self
 
@@ -263,7 +297,7 @@ class region:  # noqa: N801  # reads as a statement: `with traceml.region("augme
             k = pen.nxt() & pen.mask
             pen.codes[k] = self._code + edges.CLOSE
             pen.stamps[k] = pen.clock()
-        except Exception as fault:  # noqa: BLE001  # guard
+        except BaseException as fault:  # noqa: BLE001  # guard
             pen.guard.fault(_REGION, fault)
 
 
@@ -288,7 +322,7 @@ def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> Non
         if number is not None:
             try:
                 _write_count(pen, code, name, number)
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault("count", error)
 
 

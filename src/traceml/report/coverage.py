@@ -29,7 +29,11 @@ def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str])
         ranks=tuple(_rank(state) for state in states),
         unseen=_unseen(facts),
         faults=_faults(states),
-        notes=tuple(dict.fromkeys((*_losses(states), *_missing(facts, states), *facts.notes, *_unsure(facts), *notes))),
+        notes=tuple(
+            dict.fromkeys(
+                (*_losses(states), *_halted(facts), *_missing(facts, states), *facts.notes, *_unsure(facts), *notes)
+            )
+        ),
     )
 
 
@@ -92,6 +96,15 @@ def _losses(states: Sequence[RankState]) -> Iterator[str]:
         ]
         if lost:
             yield f"rank {state.identity.rank}: {', '.join(lost)} were lost before they could be read"
+
+
+def _halted(facts: Facts) -> Iterator[str]:
+    for rank in facts.ranks:
+        if rank.num_halted:
+            were = "step was" if rank.num_halted == 1 else "steps were"
+            who = f"rank {rank.state.identity.rank}: " if len(facts.ranks) > 1 else ""
+            number = units.count(rank.num_halted)
+            yield f"{who}{number} {were} left out: the process was stopped or traced by a debugger"
 
 
 def _missing(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:

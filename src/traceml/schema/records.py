@@ -6,9 +6,12 @@ Times are nanoseconds of CLOCK_MONOTONIC (as Python's `time.perf_counter` on Lin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping, NamedTuple, Optional
+from typing import Final, Mapping, NamedTuple, Optional
 
 from traceml.schema.distribution import Distribution
+
+#: What stands in `failed_in` of a step in which the process was stopped or traced: it is left out like a failed one.
+HALTED: Final = "halted"
 
 
 class StepRecord(NamedTuple):
@@ -30,7 +33,7 @@ class StepRecord(NamedTuple):
     num_samples: Optional[int] = None
     num_tokens: Optional[int] = None
     user_step: Optional[int] = None
-    failed_in: Optional[str] = None  # the phase that was open when the step raised; None: it did not
+    failed_in: Optional[str] = None  # the phase that was open when the step raised, or HALTED; None: neither
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Block:
-    """What a coarser level keeps of consecutive steps of one rank; failed steps are counted, not measured in.
+    """What a coarser level keeps of consecutive steps of one rank; failed and halted steps are only counted.
 
     `phases` is keyed by phase name (`region:<name>` too); a phase's count is that of the steps that had an edge of it.
     """
@@ -56,7 +59,7 @@ class Block:
     level: int
     first_step: int
     last_step: int
-    num_steps: int  # measured in: without failed ones
+    num_steps: int  # measured in: without failed and halted ones
     num_failed: int
     start_ns: int
     end_ns: int
@@ -67,6 +70,7 @@ class Block:
     num_optimizer_steps: int
     num_samples: Optional[int]
     num_tokens: Optional[int]
+    num_halted: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,7 @@ class LiveSlot:
     since_ns: int
     read_ns: int
     alive: bool
+    halted: str = ""  # "stopped" | "traced" at this moment
 
 
 @dataclass(frozen=True)
@@ -216,6 +221,16 @@ class RankState:
     unsure: str = ""  # why those cannot be trusted, with the counts; empty: they can
     num_compilations: int = 0
     num_recompilations: int = 0
+    num_halted: int = 0  # steps that are left out: the process was stopped or traced
+
+
+@dataclass(frozen=True)
+class Halt:
+    """The process was stopped (SIGSTOP, Ctrl-Z), or a debugger had it. Two with the same beginning are one."""
+
+    since_ns: int
+    until_ns: Optional[int]  # None: it still is
+    why: str  # "stopped" | "traced"
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence
 
 from traceml.schema.distribution import Distribution
 from traceml.schema.phases import PHASES, REGION_PREFIX
-from traceml.schema.records import Block, StepRecord
+from traceml.schema.records import HALTED, Block, StepRecord
 from traceml.store import packing
-from traceml.store.packing import EPOCH_ENTRY, FIRST_PHASE_ENTRY, FIRST_REGION_ENTRY, PERIOD_ENTRY
+from traceml.store.packing import EPOCH_ENTRY, FIRST_PHASE_ENTRY, FIRST_REGION_ENTRY, HALTED_ENTRY, PERIOD_ENTRY
 from traceml.store.tables import step_key, step_of
 
 
 class BlockRow(NamedTuple):
-    """A block as its table holds it, without its key; failed steps are counted, not measured in."""
+    """A block as its table holds it, without its key; failed and halted steps are counted, as failed."""
 
     first_step: int
     last_step: int
@@ -41,7 +41,10 @@ def block_of_steps(steps: Sequence[StepRecord]) -> BlockRow:
             values = [value for value in column if value is not None]
             if values:
                 entries.append((entry, packing.pack_values(values)))
-        entries.extend(_regions_of(measured))
+    halted = [step.period_ns for step in steps if step.failed_in == HALTED]
+    if halted:
+        entries.append((HALTED_ENTRY, packing.pack_values(halted)))
+    entries.extend(_regions_of(measured))
     first, last = steps[0], steps[-1]
     return BlockRow(
         first_step=first.step,
@@ -114,15 +117,22 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
     """
     period, epoch_start = Distribution(), Distribution()
     phases: dict[str, Distribution] = {}
+    num_halted = 0
     for entry, packed in packing.unpack_body(row.body):
         distribution = packing.unpack_distribution(packed)
         if entry == PERIOD_ENTRY:
             period = distribution
         elif entry == EPOCH_ENTRY:
             epoch_start = distribution
+        elif entry == HALTED_ENTRY:
+            num_halted = distribution.count
         else:
             phases[entry_name(entry, regions)] = distribution
-    if period.count != row.num_steps or any(phase.count > row.num_steps for phase in phases.values()):
+    if (
+        period.count != row.num_steps
+        or num_halted > row.num_failed
+        or any(phase.count > row.num_steps for phase in phases.values())
+    ):
         raise packing.DamagedContent("a block that does not add up")
     return Block(
         rank=rank,
@@ -130,7 +140,7 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
         first_step=row.first_step,
         last_step=row.last_step,
         num_steps=row.num_steps,
-        num_failed=row.num_failed,
+        num_failed=row.num_failed - num_halted,
         start_ns=row.start_ns,
         end_ns=row.end_ns,
         period=period,
@@ -140,6 +150,7 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
         num_optimizer_steps=row.num_optimizer_steps,
         num_samples=row.num_samples,
         num_tokens=row.num_tokens,
+        num_halted=num_halted,
     )
 
 

@@ -9,10 +9,11 @@ from typing import Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from traceml.schema.distribution import Distribution, bucket_of
 
-#: What an entry of a body speaks of: the period, an epoch's start, then the phases, then the regions.
+#: What an entry of a body speaks of: the period, an epoch's start, then the phases, what is left out, then the regions.
 PERIOD_ENTRY: Final = 0
 EPOCH_ENTRY: Final = 1
 FIRST_PHASE_ENTRY: Final = 2
+HALTED_ENTRY: Final = 63  # the periods of steps that are left out: the process was stopped or traced
 FIRST_REGION_ENTRY: Final = 64
 
 _LOW_BITS: Final = 0x7F

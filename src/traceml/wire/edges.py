@@ -29,6 +29,7 @@ CLOSE: Final = 64  # code + CLOSE closes that phase
 CLOSE_NO_BATCH: Final = 112  # closes INPUT: an exhausting or failing next(), which delivered nothing
 
 RAISED: Final = 113  # an exception leaves the open phase; its close follows
+UNWOUND: Final = 114  # an exception came in the middle of a line of ours: nothing is open any more
 STEP_BEGIN: Final = 116
 STEP_END: Final = 117
 STEP_FAILED: Final = 118
@@ -82,7 +83,7 @@ OPENS: Final = frozenset(PHASE_OF) | frozenset(range(FIRST_REGION, FIRST_REGION 
 KNOWN: Final = (
     OPENS
     | frozenset(code + CLOSE for code in OPENS)
-    | frozenset({CLOSE_NO_BATCH, RAISED, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END})
+    | frozenset({CLOSE_NO_BATCH, RAISED, UNWOUND, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END})
     | frozenset({SERIAL, USER_STEP, SAMPLES, TOKENS, COUNTED_SAMPLES, COUNTED_TOKENS, STEP_NUMBER, UPDATED, SKIPPED})
     | frozenset({DEVICE_FROM, DEVICE_AT, DEVICE_LOST, DEVICE_READY, DEVICE_PENDING, STEP_PEAK, STEP_PEAK_RESERVED})
 )

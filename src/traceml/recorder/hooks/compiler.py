@@ -43,7 +43,7 @@ class Compiler:
                 self._since = pen.stamp(_OPEN)
                 # What the compiler runs to see it (a backward of its own) is compilation.
                 self._is_open, self._was_busy, pen.busy = True, pen.busy, True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
     def end(self, *args: Any) -> None:
@@ -59,7 +59,7 @@ class Compiler:
             identity = getattr(args[0], "compile_id", None) if args else None
             self._durations[str(identity or f"#{self._num_all}")] = int((now - self._since) * 1e9)
             pen.tend_soon()  # it is told behind this step
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
     # -- off the hot path ----------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Compiler:
         pen = self._pen
         pen.ring.send(
             Compilation(
-                step=pen.num_steps + (pen.in_step or pen.infers),
+                step=pen.num_steps + bool(pen.in_step or pen.infers),
                 at_ns=pen.clock_ns(),
                 duration_ns=ns,
                 num_compilations=self._num_all,

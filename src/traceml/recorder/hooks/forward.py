@@ -58,7 +58,7 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # one 
                 codes[k] = code
                 stamps[k] = clock()
                 pen.busy = True
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
                 return call(*args, **kwargs)
             try:
@@ -72,7 +72,7 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # one 
                     k = nxt() & mask
                     codes[k] = code + _CLOSE
                     stamps[k] = clock()
-                except Exception as error:  # noqa: BLE001  # guard
+                except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
 
     return SessionForward

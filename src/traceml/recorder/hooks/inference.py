@@ -109,7 +109,7 @@ class Roots:
                 elif self._num_calls >= _NUM_CALLS:
                     self.num_updates_left = 0
                     self._give_back()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
             return model.__dict__.get(forward.SLOT)
 
@@ -214,7 +214,7 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
             if not pen.num_forwards or stamps[(j - 1) & mask] >= pen.due:
                 tend(optimizer)
             pen.num_forwards = 0
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
     def skipped(optimizer: Any, num_before: int) -> int:
@@ -251,7 +251,7 @@ def _make_step(pen: Pen, skipped: Callable[[Any, int], int], real: Callable[...,
             raise
         try:
             skipped(optimizer, num_before)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
         return done
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
+from traceml.recorder.interrupts import let_pass
 from traceml.recorder.pen import Pen
 from traceml.recorder.tracebacks import conceal
 from traceml.schema.records import LoaderInfo
@@ -63,7 +64,7 @@ class Loaders:
         try:
             if self._pen.look is not None:
                 self._pen.look(batch)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 
     def _next_serial(self, number: int) -> int:
@@ -179,7 +180,7 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
         try:
             serial = loaders.start(self)
             pen.stamp(edges.ITERATOR)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return real(self)
         try:
@@ -190,11 +191,11 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
         finally:
             try:
                 pen.stamp(edges.ITERATOR + edges.CLOSE)
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
         try:
             loaders.started(iterator, serial)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
         return iterator
 
@@ -214,7 +215,7 @@ def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
             codes[k] = _OPEN
             stamps[k] = clock()
             pen.busy = True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return real(self)
         code = _NO_BATCH
@@ -231,7 +232,7 @@ def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
                 k = nxt() & mask
                 codes[k] = code
                 stamps[k] = clock()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
         if pen.look is not None:
             try:
@@ -275,7 +276,8 @@ def settings_of_foreign(loader: Any) -> LoaderInfo:
     def ask(name: str) -> Any:
         try:
             return getattr(loader, name, None)
-        except Exception:  # noqa: BLE001  # a property of the user's
+        except Exception as error:  # noqa: BLE001  # a property of the user's
+            let_pass(error)
             return None
 
     dataset = ask("dataset")
@@ -318,7 +320,8 @@ def _flag(value: Any) -> Optional[bool]:
 def _length(sampler: Any) -> Optional[int]:
     try:
         return len(sampler)
-    except Exception:  # noqa: BLE001  # a sampler without an end, or with a __len__ of the user's that fails
+    except Exception as error:  # noqa: BLE001  # a sampler without an end, or with a __len__ of the user's that fails
+        let_pass(error)
         return None
 
 

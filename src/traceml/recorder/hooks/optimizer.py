@@ -90,7 +90,7 @@ def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[...,
             k = nxt() & mask
             codes[k] = _OPEN
             stamps[k] = clock()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(name, error)
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -100,7 +100,7 @@ def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[...,
             k = nxt() & mask
             codes[k] = _CLOSE
             stamps[k] = clock()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(name, error)
 
     return before, after
