@@ -142,6 +142,11 @@ class _Walk:
             self._close(FETCH)
             self.acc[self.stack[-1]] += self.acc[FETCH]
             self.acc[FETCH] = 0
+        elif code == edges.UNWOUND:
+            del self.stack[1:]
+            for slot in (FETCH, STARTING):  # no batch came of it
+                self.acc[self.stack[0]] += self.acc[slot]
+                self.acc[slot] = 0
         elif code == edges.STEP_BEGIN:
             self.stack = [IN_STEP]
 
@@ -213,7 +218,7 @@ def _slot(code: int, *, infers: bool) -> int:
 
 def may_have_event(code: int) -> bool:
     """Whether an event may stand beside an edge of this code."""
-    if code >= edges.FIRST_VALUE or code in (edges.NEVER, edges.RAISED, edges.RUN_END):
+    if code >= edges.FIRST_VALUE or code in (edges.NEVER, edges.RAISED, edges.UNWOUND, edges.RUN_END):
         return False
     return code not in _HOST_ONLY_EITHER
 

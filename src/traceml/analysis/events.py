@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Iterator
+from typing import Final, Iterator, Sequence
 
 from traceml.schema import phases
-from traceml.schema.records import Compilation, Event, StepFailure, StepRecord
+from traceml.schema.records import HALTED, Compilation, Event, Halt, StepFailure, StepRecord
 from traceml.wire.codec import Body
 
 _EVAL: Final = phases.PHASE_INDEX[phases.EVAL]
@@ -66,6 +66,8 @@ class StepEvents:
 
     def of(self, record: StepRecord) -> Iterator[Event]:
         """The events of one record."""
+        if record.failed_in == HALTED:
+            return  # told by `halted`: what its phases took says nothing
         eval_ns, checkpoint_ns, gc_ns = (record.phase_ns[i] or 0 for i in (_EVAL, _CHECKPOINT, _GC))
         if eval_ns >= _EVAL_NS:
             yield self._event("evaluation", record, eval_ns)
@@ -86,6 +88,11 @@ class StepEvents:
             if rest_ns >= _SPIKE_TIMES * typical:
                 yield self._spike(record, rest_ns)
         self._recent_ns.append(rest_ns)
+
+    def halted(self, record: StepRecord, halts: Sequence[Halt]) -> Event:
+        """The first step of a halt."""
+        why = " and ".join(sorted({halt.why for halt in halts}))
+        return Event("halted", record.rank, record.step, record.end_ns, record.period_ns, text=why)
 
     def _event(self, kind: str, record: StepRecord, duration_ns: int) -> Event:
         return Event(kind, record.rank, record.step, record.end_ns, duration_ns)

@@ -57,15 +57,15 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class RankFacts:
-    """One rank's steady steps: no warm-up, no failed step; on the device's clock only those that have it.
+    """One rank's steady steps: no warm-up, no failed step, none in which the process was stopped or traced.
 
-    `num_steady`, `period`, `phases`, `epoch_start` and `chunks` are on the clock of the Facts. `phases` is keyed by
-    phase name and `region:<name>`; a phase that was never seen, and whose absence is not a zero, is missing. Its
-    distribution counts only the steps that had an edge of it.
+    On the device's clock they are only those that have it. `num_steady`, `period`, `phases`, `epoch_start` and `chunks`
+    are on the clock of the Facts. `phases` is keyed by phase name and `region:<name>`; a phase that was never seen, and
+    whose absence is not a zero, is missing. Its distribution counts only the steps that had an edge of it.
     """
 
     state: RankState
-    num_steps: int  # all finished ones, failed and warm-up too
+    num_steps: int  # all finished ones, failed, halted and warm-up too
     num_warmup: int
     num_failed: int
     num_steady: int
@@ -84,6 +84,7 @@ class RankFacts:
     all_tokens: Optional[int] = None
     startup_ns: Optional[int] = None
     tail_ns: Optional[int] = None
+    num_halted: int = 0  # left out: the process was stopped or traced
     device: Optional[DeviceFacts] = None  # None: no steady step has the device's clock
     host: Optional[RankFacts] = None  # the same rank on the host's clock, where this one is on the device's
 

@@ -13,6 +13,7 @@ from traceml.analysis.warmup import Warmup, find_warmup
 from traceml.schema.distribution import Distribution, bucket_of
 from traceml.schema.phases import INPUT, PHASES, REGION_PREFIX
 from traceml.schema.records import (
+    HALTED,
     Block,
     DeviceSample,
     Event,
@@ -108,8 +109,9 @@ def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str
     kept = [record for record in records if record.failed_in is None]
     warm = [record for record in kept if warmup.holds(record)]
     steady = [record for record in kept if not warmup.holds(record)] if warm else kept
-    num_steps = len(records) + sum(block.num_steps + block.num_failed for block in blocks)
-    num_failed = len(records) - len(kept) + sum(block.num_failed for block in blocks)
+    num_steps = len(records) + sum(block.num_steps + block.num_failed + block.num_halted for block in blocks)
+    num_halted = sum(record.failed_in == HALTED for record in records) + sum(block.num_halted for block in blocks)
+    num_failed = num_steps - num_halted - len(kept) - sum(block.num_steps for block in blocks)
 
     def name_region(number: int) -> str:
         return REGION_PREFIX + state.regions.get(number, f"{number}")
@@ -121,7 +123,7 @@ def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str
         num_steps=num_steps,
         num_warmup=len(warm),
         num_failed=num_failed,
-        num_steady=num_steps - len(warm) - num_failed,
+        num_steady=num_steps - len(warm) - num_failed - num_halted,
         warmup_ns=sum(record.period_ns for record in warm),
         period=_merged((r.period_ns for r in steady), (block.period for block in blocks)),
         phases=_phases(window.state, records, steady, blocks),
@@ -138,6 +140,7 @@ def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str
         startup_ns=_segment_ns(segments, rank, "startup"),
         tail_ns=_segment_ns(segments, rank, "tail"),
         device=_device_facts(window, steady_pieces, name_region),
+        num_halted=num_halted,
     )
 
 

@@ -349,6 +349,7 @@ class InferredSteps(Periods):
             self._period.move(NO_GRAD, EVAL)
 
     def _tell_ends(self) -> None:
+        self._tell_events()
         if self._ends.total:
             self.state = replace(self.state, inferred=True, unsure=self._ends.unsure())
 

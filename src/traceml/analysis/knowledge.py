@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Optional, Sequence
 
 from traceml.schema.records import (
+    HALTED,
     Compilation,
     Fault,
     LoaderInfo,
@@ -54,7 +55,8 @@ def advanced(state: RankState, steps: Sequence[StepRecord], *, training_loader: 
         state,
         first_step=steps[0].step if state.first_step is None else state.first_step,
         last_step=steps[-1].step,
-        num_failed=state.num_failed + sum(step.failed_in is not None for step in steps),
+        num_failed=state.num_failed + sum(step.failed_in not in (None, HALTED) for step in steps),
+        num_halted=state.num_halted + sum(step.failed_in == HALTED for step in steps),
         training_loader=state.training_loader if training_loader is None else training_loader,
         user_step=user_steps[-1] if user_steps else state.user_step,
     )

@@ -12,6 +12,7 @@ from traceml.analysis.division import (
     FIRST_REGION,
     NO_GRAD,
     NUM_PHASES,
+    STARTING,
     Draft,
     Period,
     segment_of,
@@ -75,6 +76,16 @@ class Periods:
         if slot in self._stack[1:]:
             while self._stack.pop() != slot:
                 pass
+
+    def _unwind(self) -> None:
+        """Closes all phases: a signal handler's exception kept the recorder from closing them, or from opening one."""
+        if len(self._stack) > 1:
+            self._raised_in = self._stack[-1]
+        del self._stack[1:]
+        acc = self._period.acc
+        for slot in (FETCH, STARTING):  # no batch came of it
+            acc[self._stack[0]] += acc[slot]
+            acc[slot] = 0
 
     def _start_ns(self) -> int:
         if self._period_ns is not None:

@@ -27,12 +27,16 @@ from traceml.analysis.division import (
     record_of,
 )
 from traceml.analysis.events import StepEvents
+from traceml.analysis.halts import Halts
 from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS, Ends, InferredSteps
 from traceml.analysis.knowledge import advanced, learned
+from traceml.analysis.live import open_at_end
 from traceml.analysis.order import in_order
 from traceml.schema import phases
 from traceml.schema.records import (
+    HALTED,
     Event,
+    Halt,
     LiveSlot,
     LoaderInfo,
     Segment,
@@ -69,6 +73,7 @@ class StepBuilder(InferredSteps):
     def __init__(self, *, rank: int = 0, cursor: str = "") -> None:
         super().__init__(rank)
         self._events = StepEvents()
+        self._halts = Halts()
         self._in_gap = False  # edges were lost: wait for the next numbered step end
         self._was_counted = False  # by hand, with count()
         self._was_told = False  # whether steps are inferred
@@ -84,6 +89,8 @@ class StepBuilder(InferredSteps):
         self.state = learned(self.state, body)
         if isinstance(body, LoaderInfo):
             self._fetches.loaders[body.number] = body
+        elif isinstance(body, Halt):
+            self._halts.learn(body)
         elif isinstance(body, Watching):
             if not self._was_told:  # a later one may be read behind the first trace_step
                 self._was_told = True
@@ -166,6 +173,11 @@ class StepBuilder(InferredSteps):
             record = record_of(draft, rank=rank, was_counted=self._was_counted)
             if draft.device is not None:
                 record = record._replace(device=device_times(draft, record))
+            halts = self._halts.during(draft.start_ns, draft.end_ns)
+            if halts:
+                record = record if record.failed_in is not None else record._replace(failed_in=HALTED)
+                if self._halts.is_news(halts):
+                    events.append(self._events.halted(record, halts))
             steps.append(record)
             if self._events.stands_out(record):
                 events.extend(self._events.of(record))
@@ -177,24 +189,13 @@ class StepBuilder(InferredSteps):
             loader = None if serial is None else serial >> edges.SERIAL_BITS
             self.state = advanced(self.state, steps, training_loader=loader)
             self._tell_ends()
-            self._tell_events()
         return Taken(tuple(steps), segments, tuple(events), self._cursor)
 
     def live(self, tail: EdgeBatch, *, now_ns: int, alive: bool) -> LiveSlot:
         """What the rank does now: its open phase, since when, and the step that is being measured."""
-        stack, since, step = list(self._stack), self._last_ns, self._step + 1
-        for stamp, code in zip(tail.stamps, tail.codes):
-            if code >= edges.FIRST_VALUE:
-                continue
-            since = max(since, int(stamp * 1e9))
-            if code < edges.CLOSE:
-                stack.append(SLOT_OF[code])
-            elif code < _LAST_CLOSE and len(stack) > 1:
-                stack.pop()
-            elif code in _STEP_EDGES:
-                stack = [IN_STEP if code == edges.STEP_BEGIN else BETWEEN]
-                step += code != edges.STEP_BEGIN
-        return LiveSlot(self.state.identity.rank, step, self._phase_of(stack[-1]), since, now_ns, alive)
+        opened = open_at_end(tail, stack=list(self._stack), since_ns=self._last_ns)
+        rank, step = self.state.identity.rank, self._step + 1 + opened.num_ended
+        return LiveSlot(rank, step, self._phase_of(opened.slot), opened.since_ns, now_ns, alive, self._halts.now())
 
     def finish(self, tail: EdgeBatch, *, end_ns: int) -> Taken:
         """The run is over: the unfinished rest becomes the tail, or the startup where no step ever ended."""
@@ -262,6 +263,8 @@ class StepBuilder(InferredSteps):
                 self._no_batch()
         elif code == edges.RAISED:
             self._raised_in = self._stack[-1]
+        elif code == edges.UNWOUND:
+            self._unwind()
         elif code == edges.STEP_BEGIN:
             self._begin_step()
         elif code in _STEP_EDGES:
@@ -393,7 +396,5 @@ class StepBuilder(InferredSteps):
         elif found.get("ends"):
             self._ends = Ends(**found["ends"])
         if found.get("timeline"):
-            stack = None if inference is None else inference["stack"]
-            self._timeline.resume(found["timeline"], position=self.position, serial=found["serial"], stack=stack)
+            self._timeline.resume(found["timeline"], self.position, serial=found["serial"], inference=inference)
         self._tell_ends()
-        self._tell_events()

@@ -317,11 +317,11 @@ class Timeline:
             "counts": found.counts,
         }
 
-    def resume(self, found: dict[str, Any], *, position: int, serial: int, stack: Optional[list[int]]) -> None:
+    def resume(self, found: dict[str, Any], position: int, *, serial: int, inference: Optional[dict[str, Any]]) -> None:
         """Goes on behind a stored step."""
         self.is_on = True
         self._floor, self._starts, self._serial = found["floor"], deque([position]), serial
-        self._stack = [BETWEEN] if stack is None else stack
+        self._stack = [BETWEEN] if inference is None else inference["stack"]
         self._kept.append(_Kept(found["floor"], found["stamps"], bytes(found["codes"])))
         self._device = found["device"]
         for device, number, index, device_ns, offset in found["chains"]:

@@ -125,7 +125,7 @@ def balanced(facts: Facts, limits: Thresholds) -> Optional[Finding]:
 def insufficient_data(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     """Too little was seen for a verdict: fewer than 8 steady steps (20 with several ranks), or steps not to be trusted.
 
-    Steps of the warm-up and failed steps do not count.
+    Steps of the warm-up, failed steps and those in which the process was stopped or traced do not count.
 
     Next: let it run for the missing steps, or put `with traceml.trace_step(model):` around the body of the loop.
     """
@@ -163,15 +163,21 @@ def _missing(facts: Facts, limits: Thresholds) -> tuple[str, str, str]:
         return "No step verdict: the steps took no measurable time.", "the sum of all periods is 0 ns", _TRACE_STEP
     why = (
         f"{units.count(rank.num_steps)} finished: {units.count(rank.num_warmup)} warm-up, "
-        f"{units.count(rank.num_failed)} failed, {units.count(rank.num_steady)} steady"
+        f"{units.count(rank.num_failed)} failed, {_halted(rank)}{units.count(rank.num_steady)} steady"
     )
     if rank.num_failed and rank.num_failed == rank.num_steps:
         action = "look at the exception: every step raised"
+    elif rank.num_halted and rank.num_halted >= rank.num_steps - rank.num_failed:
+        action = "run it without the debugger"
     elif facts.ending.has_failed:
         action = f"{_look_at(facts.ending)}; {units.count(needed - rank.num_steady)} more steps give a verdict"
     else:
         action = f"run at least {units.count(needed - rank.num_steady)} more steps"
     return f"{rank.num_steady} of {needed} steady steps seen.", why, action
+
+
+def _halted(rank: RankFacts) -> str:
+    return f"{units.count(rank.num_halted)} stopped or traced, " if rank.num_halted else ""
 
 
 def _no_step(ending: Ending) -> tuple[str, str, str]:

@@ -222,6 +222,7 @@ def _run(found: _Found) -> RunInfo:
         user_step=max((s.user_step for s in found.states if s.user_step is not None), default=None),
         live=_live(found),
         data_age_s=_age_s(found) if found.is_running else None,
+        halted_steps=max((r.num_halted for r in facts.ranks), default=0),
         reported_at=_iso(found.now_wall),
         compilations=_compilations(found.states, lambda state: state.num_compilations),
         recompilations=_compilations(found.states, lambda state: state.num_recompilations),
@@ -268,7 +269,8 @@ def _live(found: _Found) -> Optional[Mapping[str, Any]]:
     slot = min(slots, key=lambda s: (s.phase == phases.SYNC, s.since_ns))
     seen_ns = found.newest_ns if _age_s(found) > STALE_S else found.now_ns  # later nobody has looked
     since_s = round(max(0, seen_ns - slot.since_ns) / _NS_PER_S, 1)
-    return {"rank": slot.rank, "phase": slot.phase, "since_s": since_s, "step": slot.step}
+    live = {"rank": slot.rank, "phase": slot.phase, "since_s": since_s, "step": slot.step}
+    return {**live, "halted": slot.halted} if slot.halted else live
 
 
 def _age_s(found: _Found) -> float:

@@ -47,11 +47,14 @@ class RunInfo:
     first_step: Optional[int] = None
     last_step: Optional[int] = None
     user_step: Optional[int] = None
-    live: Optional[Mapping[str, Any]] = None  # while running: {"rank", "phase", "since_s", "step"}
+    live: Optional[Mapping[str, Any]] = (
+        None  # while running: {"rank", "phase", "since_s", "step"}, "halted" while it is
+    )
     reported_at: str = ""  # ISO 8601, UTC: when this report was built
     compilations: Optional[int] = None  # of all ranks; null where the compiler cannot be watched
     recompilations: Optional[int] = None
     data_age_s: Optional[float] = None  # while running: how old the newest data was then
+    halted_steps: int = 0  # left out: the process was stopped or traced by a debugger
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,15 @@ def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str])
         unseen=_unseen(facts),
         faults=_faults(states),
         clock_note=_clock_note(facts, states),
-        notes=tuple(
-            dict.fromkeys(
-                (*_losses(states), *_untimed(facts), *_missing(facts, states), *facts.notes, *_unsure(facts), *notes)
-            )
-        ),
+        notes=tuple(dict.fromkeys((*_found(facts, states), *facts.notes, *_unsure(facts), *notes))),
     )
+
+
+def _found(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:
+    yield from _losses(states)
+    yield from _halted(facts)
+    yield from _untimed(facts)
+    yield from _missing(facts, states)
 
 
 def fold(events: Sequence[Event]) -> tuple[tuple[EventInfo, ...], tuple[str, ...]]:
@@ -127,6 +130,15 @@ def _losses(states: Sequence[RankState]) -> Iterator[str]:
         ]
         if lost:
             yield f"rank {state.identity.rank}: {', '.join(lost)} were lost before they could be read"
+
+
+def _halted(facts: Facts) -> Iterator[str]:
+    for rank in facts.ranks:
+        if rank.num_halted:
+            were = "step was" if rank.num_halted == 1 else "steps were"
+            who = f"rank {rank.state.identity.rank}: " if len(facts.ranks) > 1 else ""
+            number = units.count(rank.num_halted)
+            yield f"{who}{number} {were} left out: the process was stopped or traced by a debugger"
 
 
 def _missing(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:

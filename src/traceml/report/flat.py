@@ -39,6 +39,7 @@ def _run(report: Report) -> dict[str, Value]:
         "run/status": run.status,
         "run/steps": run.steps,
         "run/failed_steps": run.failed_steps,
+        "run/halted_steps": run.halted_steps,
         "run/warmup_steps": run.warmup_steps,
         "run/duration_s": run.duration_s,
         "run/startup_s": run.startup_s,

@@ -6,13 +6,14 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Seque
 
 from traceml.schema.distribution import Distribution
 from traceml.schema.phases import PHASES, REGION_PREFIX
-from traceml.schema.records import Block, DeviceBlock, DeviceTimes, StepRecord
+from traceml.schema.records import HALTED, Block, DeviceBlock, DeviceTimes, StepRecord
 from traceml.store import packing
 from traceml.store.packing import (
     DEVICE_ENTRY,
     EPOCH_ENTRY,
     FIRST_PHASE_ENTRY,
     FIRST_REGION_ENTRY,
+    HALTED_ENTRY,
     PERIOD_ENTRY,
     RUN_AHEAD_HIGH_ENTRY,
     RUN_AHEAD_LOW_ENTRY,
@@ -21,7 +22,7 @@ from traceml.store.tables import step_key, step_of
 
 
 class BlockRow(NamedTuple):
-    """A block as its table holds it, without its key; failed steps are counted, not measured in."""
+    """A block as its table holds it, without its key; failed and halted steps are counted, as failed."""
 
     first_step: int
     last_step: int
@@ -42,6 +43,9 @@ def block_of_steps(steps: Sequence[StepRecord]) -> BlockRow:
     entries: list[tuple[int, bytes]] = []
     if measured:
         entries.extend(_entries_of(measured))
+    halted = [step.period_ns for step in steps if step.failed_in == HALTED]
+    if halted:
+        entries.append((HALTED_ENTRY, packing.pack_values(halted)))
     timed = [step.device for step in measured if step.device is not None]
     if timed:
         for entry, bound in ((RUN_AHEAD_LOW_ENTRY, 0), (RUN_AHEAD_HIGH_ENTRY, 1)):
@@ -130,9 +134,15 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
         DamagedContent: The row's body was not packed by us.
     """
     found = {entry: packing.unpack_distribution(packed) for entry, packed in packing.unpack_body(row.body)}
-    period = found.get(PERIOD_ENTRY, Distribution())
+    period, num_halted = found.get(PERIOD_ENTRY, Distribution()), 0
     phases = _phases_of(found, regions)
-    if period.count != row.num_steps or any(phase.count > row.num_steps for phase in phases.values()):
+    if HALTED_ENTRY in found:
+        num_halted = found[HALTED_ENTRY].count
+    if (
+        period.count != row.num_steps
+        or num_halted > row.num_failed
+        or any(phase.count > row.num_steps for phase in phases.values())
+    ):
         raise packing.DamagedContent("a block that does not add up")
     return Block(
         rank=rank,
@@ -140,7 +150,7 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
         first_step=row.first_step,
         last_step=row.last_step,
         num_steps=row.num_steps,
-        num_failed=row.num_failed,
+        num_failed=row.num_failed - num_halted,
         start_ns=row.start_ns,
         end_ns=row.end_ns,
         period=period,
@@ -150,12 +160,17 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
         num_optimizer_steps=row.num_optimizer_steps,
         num_samples=row.num_samples,
         num_tokens=row.num_tokens,
+        num_halted=num_halted,
         device=_device_of(found, regions, num_steps=row.num_steps),
     )
 
 
 def _phases_of(found: Mapping[int, Distribution], regions: Mapping[int, str]) -> dict[str, Distribution]:
-    kept = {entry: spent for entry, spent in found.items() if FIRST_PHASE_ENTRY <= entry < RUN_AHEAD_LOW_ENTRY}
+    kept = {
+        entry: spent
+        for entry, spent in found.items()
+        if FIRST_PHASE_ENTRY <= entry < RUN_AHEAD_LOW_ENTRY and entry != HALTED_ENTRY
+    }
     return {entry_name(entry, regions): spent for entry, spent in kept.items()}
 
 

@@ -11,10 +11,11 @@ from traceml.schema.distribution import Distribution, bucket_of
 from traceml.schema.phases import PHASES
 from traceml.schema.records import DeviceTimes
 
-#: What an entry of a body speaks of: the period, an epoch's start, then the phases, then the regions.
+#: What an entry of a body speaks of: the period, an epoch's start, then the phases, what is left out, then the regions.
 PERIOD_ENTRY: Final = 0
 EPOCH_ENTRY: Final = 1
 FIRST_PHASE_ENTRY: Final = 2
+HALTED_ENTRY: Final = 63  # the periods of steps that are left out: the process was stopped or traced
 FIRST_REGION_ENTRY: Final = 64
 #: The bounds of the run-ahead, and the same entries as above on the device's clock.
 RUN_AHEAD_LOW_ENTRY: Final = 120

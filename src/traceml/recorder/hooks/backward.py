@@ -32,7 +32,7 @@ def install(pen: Pen) -> str:
             codes[k] = _OPEN
             stamps[k] = clock()
             pen.busy = True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return run(*args, **kwargs)
         try:
@@ -46,7 +46,7 @@ def install(pen: Pen) -> str:
                 k = nxt() & mask
                 codes[k] = _CLOSE
                 stamps[k] = clock()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
 
     def remove() -> None:

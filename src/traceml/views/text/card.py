@@ -116,7 +116,7 @@ def _price(report: Report) -> str:
 
 def _of_this_run(report: Report, impact: ImpactInfo) -> str:
     run = report.run
-    num_steady = run.steps - run.warmup_steps - run.failed_steps
+    num_steady = run.steps - run.warmup_steps - run.failed_steps - run.halted_steps
     if num_steady < 1:
         return ""
     so_far = "so far" if run.status == "running" else "of this run"
@@ -335,6 +335,8 @@ def _also(report: Report) -> str:
         told.append(f"{plural(len(events) - _MAX_EVENTS, 'further kind')} of events in the JSON")
     if run.failed_steps and not any(event.kind == _FAILED for event in report.events):
         told.append(plural(run.failed_steps, "failed step"))
+    if run.halted_steps:
+        told.append(f"{plural(run.halted_steps, 'step')} left out: stopped or in a debugger")
     if report.overhead is not None:
         told.append(f"tracing {units.percent(report.overhead.pct / 100)}")
     return " · ".join(told)
