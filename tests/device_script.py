@@ -11,6 +11,7 @@ from traceml.analysis.steps import StepBuilder, Taken
 from traceml.schema.records import Watching
 from traceml.wire import edges
 
+POLLED = (edges.FORWARD, edges.BACKWARD, edges.OPTIMIZER)
 LAUNCH_S = 5e-6  # from the host's call to the device's start
 
 
@@ -31,7 +32,7 @@ class DeviceScript(EdgeScript):
         offset_s: Host time minus device time.
         drift: How much faster than the host's the device's clock goes, as a share.
         has_polls: Whether the recorder tells what its polls found.
-        probes: Whether it also looks, at a step's end, which of that step's events are done already.
+        probes: Whether it also asks for the event before, where forward, backward and optimizer open and a step ends.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class DeviceScript(EdgeScript):
     ) -> None:
         super().__init__(infers=infers)
         self.probes = probes
+        self.poll_delay_ms = 0.02  # from a step's end to the polls behind it
         self.offset_s, self.drift, self.has_polls = offset_s, drift, has_polls
         self.device, self.stream = 0, 0
         self.free: dict[tuple[int, int], float] = {}
@@ -72,10 +74,16 @@ class DeviceScript(EdgeScript):
         return self
 
     def edge(self, code: int) -> DeviceScript:
+        event = None
+        before = self.steps_events[-1][-1:]
         if may_have_event(code) and code not in self.eventless:
             done = max(self.now + LAUNCH_S, self.free.get((self.device, self.stream), 0.0))
-            self.steps_events[-1].append(Recorded(len(self.codes), done, self.device))
+            event = Recorded(len(self.codes), done, self.device)
+            self.steps_events[-1].append(event)
         super().edge(code)
+        if event is not None and self.probes and code in POLLED:
+            for newest in before:
+                self.asks(newest)
         return self
 
     def does(self, code: int, *, host: float, device: float) -> DeviceScript:
@@ -96,22 +104,16 @@ class DeviceScript(EdgeScript):
         if self.steps_events[-1]:
             self.ends.append(self.steps_events[-1][-1])
             self.end_stamps.append(self.stamps[self.steps_events[-1][-1].index])
-            self.probe()
+            self.wait(self.poll_delay_ms)
+            if self.probes:
+                for event in self.steps_events[-1][-2:-1]:
+                    self.asks(event)
         self.steps_events.append([])
         self.poll()
 
-    def probe(self) -> None:
-        """The newest of this step's events that is done, and the one behind it."""
-        if not self.probes:
-            return
-        later: Optional[Recorded] = None
-        for event in reversed(self.steps_events[-1]):
-            if event.done <= self.now:
-                self.value(edges.DEVICE_READY, event.index)
-                break
-            later = event
-        if later is not None:
-            self.value(edges.DEVICE_PENDING, later.index)
+    def asks(self, event: Recorded) -> None:
+        """A poll, told behind the newest edge."""
+        self.value(edges.DEVICE_READY if event.done <= self.now else edges.DEVICE_PENDING, event.index)
 
     def run_ahead_ms(self, step: int) -> float:
         """The truth: how long after the host the device came to a step's end."""

@@ -36,6 +36,7 @@ from traceml.wire import edges
 
 _CLOSE: Final = edges.CLOSE
 _LAST_CLOSE: Final = edges.FIRST_REGION + phases.MAX_REGIONS + _CLOSE
+_GAP_NS: Final = 50_000  # a phase that opens again so soon goes on, where there is no event between
 _STEP_EDGES: Final = (edges.STEP_END, edges.STEP_FAILED)
 
 #: Codes that never have an event: what they stand for happens on the host alone, or is told by others.
@@ -186,8 +187,14 @@ class _Walk:
         self.waits[serial] = self.waits.get(serial, 0) + ns
 
 
-def _sorted_out(pending: Sequence[Mark]) -> tuple[list[tuple[Mark, Mark]], list[Mark]]:
+def _sorted_out(marks: Sequence[Mark]) -> tuple[list[tuple[Mark, Mark]], list[Mark]]:
     """Edges without events: phases that lie wholly among them (the outermost ones), and edges that stand alone."""
+    pending: list[Mark] = []
+    for mark in marks:
+        if pending and _goes_on(pending[-1], mark):
+            pending.pop()
+        else:
+            pending.append(mark)
     whole: list[tuple[int, int]] = []
     opens: list[int] = []
     alone: list[int] = []
@@ -210,6 +217,11 @@ def _sorted_out(pending: Sequence[Mark]) -> tuple[list[tuple[Mark, Mark]], list[
 
 
 _HOST_ONLY_EITHER: Final = _HOST_ONLY | frozenset(code + _CLOSE for code in _HOST_ONLY)
+
+
+def _goes_on(closed: Mark, opened: Mark) -> bool:
+    """Several copies in a row, say: a phase that closes and opens again at once, with one event around them all."""
+    return opened.code < _CLOSE and closed.code == opened.code + _CLOSE and opened.host_ns - closed.host_ns <= _GAP_NS
 
 
 def _slot(code: int, *, infers: bool) -> int:

@@ -6,7 +6,8 @@ from typing import Final, NamedTuple, Optional
 
 _DRIFT: Final = 50e-6  # two quartz clocks part by at most so much of the time between; 0.2 ms in 4 s
 _SLACK_NS: Final = 50_000  # stamp and event are not taken at one moment: contradictions below this are none
-_MAX_BREAKS: Final = 3  # once may be a host that slept; clocks that part on and on say nothing
+_MAX_BREAKS: Final = 3  # once may be a poll that was told late; clocks that part on and on say nothing
+_FORGIVEN_NS: Final = 60_000_000_000  # a break so long ago does not count
 
 
 class Offset(NamedTuple):
@@ -16,6 +17,7 @@ class Offset(NamedTuple):
     high_ns: Optional[int] = None
     at_ns: int = 0
     num_breaks: int = 0  # how often the bounds contradicted each other, so that all were dropped
+    broke_ns: int = 0  # the device time of the last of them
 
     def least(self, bound_ns: int, at_ns: int) -> Offset:
         """Takes in that at the device time `at_ns` the offset was at least `bound_ns`."""
@@ -42,7 +44,8 @@ class Offset(NamedTuple):
 
     def broken(self) -> Offset:
         """The clocks part faster than we allow, or one of them jumped: begin anew."""
-        return Offset(None, None, self.at_ns, self.num_breaks + 1)
+        is_forgiven = self.num_breaks < _MAX_BREAKS and self.at_ns - self.broke_ns > _FORGIVEN_NS
+        return Offset(None, None, self.at_ns, 1 if is_forgiven else self.num_breaks + 1, self.at_ns)
 
     def behind_ns(self, device_ns: int, host_ns: int) -> tuple[Optional[int], Optional[int]]:
         """How long after the host's moment the device came to its own: bounds in ns, at least 0."""

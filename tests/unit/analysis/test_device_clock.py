@@ -223,6 +223,42 @@ def test_a_copy_on_a_stream_of_its_own_moves_nothing_else() -> None:
     assert adds_up(step)
 
 
+def test_many_copies_in_a_row_with_one_event_around_them_are_copies() -> None:
+    script = DeviceScript()
+    script.iterator()
+    for _ in range(6):
+        script.fetch(0.2).begin()
+        script.edge(edges.H2D).wait(1)
+        script.eventless = {edges.H2D, edges.H2D + edges.CLOSE}
+        for ms in (3, 1, 0.2):
+            script.edge(edges.H2D + edges.CLOSE).wait(0.005).edge(edges.H2D).wait(ms)
+        script.eventless = set()
+        script.edge(edges.H2D + edges.CLOSE)
+        script.does(edges.FORWARD, host=0.1, device=6.0)
+        script.item().end()
+
+    step = script.steps()[3]
+
+    assert on_device(step, "h2d") == pytest.approx(5.2, abs=0.1)
+    assert on_device(step, "in_step") == 0
+
+
+def test_what_was_unwound_is_closed_on_both_clocks() -> None:
+    script = DeviceScript()
+    script.iterator()
+    for _ in range(5):
+        script.fetch(0.2).begin()
+        script.edge(edges.FORWARD).wait(1)
+        script.kernel(3)
+        script.edge(edges.UNWOUND).wait(4)
+        script.item().end()
+
+    step = script.steps()[3]
+
+    assert adds_up(step)
+    assert on_device(step, "backward") is None
+
+
 def test_events_of_another_device_are_counted_and_not_mixed_in() -> None:
     script = DeviceScript()
     script.iterator()

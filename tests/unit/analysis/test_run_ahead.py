@@ -101,6 +101,17 @@ def test_the_truth_is_always_in_the_interval(loop: Loop, drift: float, *, probes
         assert low - 0.06 <= script.run_ahead_ms(step.step) <= high + 0.06
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_poll_long_behind_a_steps_end_proves_nothing_of_that_end(loop: Loop) -> None:
+    script = DeviceScript(probes=True)
+    script.poll_delay_ms = 3.0  # something else ran on the host's core meanwhile
+
+    for step in run(script, loop):
+        if step.device:
+            low, high = bounds_ms(step)
+            assert low - 0.06 <= script.run_ahead_ms(step.step) <= high + 0.06
+
+
 @pytest.mark.parametrize("probes", [False, True])
 def test_a_queue_that_never_empties_does_not_look_empty(*, probes: bool) -> None:
     script = DeviceScript(probes=probes)
@@ -119,7 +130,10 @@ def test_a_device_that_waits_for_the_host_is_seen_to_be_near(loop: Loop) -> None
 
 
 def test_without_a_poll_soon_after_the_upper_bound_is_wide_and_never_zero() -> None:
-    steps = run(DeviceScript(), host_bound)[10:50]
+    script = DeviceScript()
+    script.poll_delay_ms = 0  # the step's last event is not done yet, and asked again a step later
+
+    steps = run(script, host_bound)[10:50]
 
     assert all(bounds_ms(step)[1] > 1 for step in steps)
 
@@ -165,6 +179,16 @@ def test_bounds_that_contradict_each_other_are_all_dropped() -> None:
     assert moved.least(900_000, 2_000).low_ns is not None
 
 
+def test_a_contradiction_of_long_ago_is_forgiven() -> None:
+    offset = Offset()
+    for number in range(1, 12):
+        at_ns = number * 100_000_000_000
+        offset = offset.least(1_000, at_ns).most(2_000, at_ns).least(900_000, at_ns + 1)
+        offset = offset.least(1_000, at_ns + 2).most(2_000, at_ns + 2)
+
+    assert offset.behind_ns(1_100_000_000_002, 1_100_000_000_002) == (1_000, 2_000)
+
+
 def test_drift_beyond_the_allowance_leaves_no_nonsense() -> None:
     script = DeviceScript(drift=2e-3, probes=True)
 
@@ -173,7 +197,7 @@ def test_drift_beyond_the_allowance_leaves_no_nonsense() -> None:
     assert len(steps) > 50
     for step in steps:
         low, high = bounds_ms(step)
-        assert low - 2 <= script.run_ahead_ms(step.step) <= high + 2
+        assert low - 3 <= script.run_ahead_ms(step.step) <= high + 3
 
 
 def test_clocks_that_contradict_each_other_again_and_again_say_nothing_any_more() -> None:
