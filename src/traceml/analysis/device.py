@@ -118,7 +118,7 @@ class _Walk:
 
     def over(self, at: Mark, to: Mark, pending: Sequence[Mark]) -> None:
         """The time from one event to the next, with the edges between them that have none."""
-        whole, alone = _sorted_out(pending)
+        whole, alone = _sorted_out(pending) if pending else ([], [])
         ahead = [mark for mark in alone if mark.host_ns - at.host_ns <= to.host_ns - mark.host_ns]
         for mark in ahead:
             self.apply(mark)

@@ -37,10 +37,12 @@ class Offset(NamedTuple):
 
     def at(self, at_ns: int) -> Offset:
         """The bounds as of another device time: what is proved of one moment says less of others."""
-        drift = _drift_ns(abs(at_ns - self.at_ns)) + (at_ns != self.at_ns)  # rounded up: many small moves add up
+        if at_ns == self.at_ns:
+            return self
+        drift = _drift_ns(abs(at_ns - self.at_ns)) + 1  # rounded up: many small moves add up
         low = None if self.low_ns is None else self.low_ns - drift
         high = None if self.high_ns is None else self.high_ns + drift
-        return self._replace(low_ns=low, high_ns=high, at_ns=at_ns)
+        return Offset(low, high, at_ns, self.num_breaks, self.broke_ns)
 
     def broken(self) -> Offset:
         """The clocks part faster than we allow, or one of them jumped: begin anew."""
