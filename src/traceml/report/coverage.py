@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from traceml.schema.records import Event, RankState
 
 MAX_EVENTS: Final = 100
+_NOTED_STEPS: Final = 3  # without device times, from which on they are worth a note ...
+_NOTED_SHARE: Final = 0.01  # ... and this share of the steady steps
 
 
 def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str]) -> CoverageInfo:
@@ -86,17 +88,17 @@ def _clock_note(facts: Facts, states: Sequence[RankState]) -> str:
 
 
 def _untimed(facts: Facts) -> Iterator[str]:
-    """What of the steps has no device times, and why."""
+    """What of the steps has no device times, and why; of the last steps of every run only `ranks` tells."""
     for rank in facts.ranks:
-        number, state = rank.state.identity.rank, rank.state
-        if rank.num_untimed:
-            left_out, steady = units.count(rank.num_untimed), units.count(rank.wall.num_steady)
+        number, state, num_steady = rank.state.identity.rank, rank.state, rank.wall.num_steady
+        num_without = num_steady - (rank.device.num_steps if rank.device is not None else 0)
+        is_noted = state.clock == "device" and num_without >= max(_NOTED_STEPS, _NOTED_SHARE * num_steady)
+        if is_noted and rank.num_untimed:
+            left_out, steady = units.count(rank.num_untimed), units.count(num_steady)
             yield f"rank {number}: {left_out} of {steady} steady steps have no device times and are not in the shares"
-        if state.num_lost_events:
-            yield (
-                f"rank {number}: {units.count(state.num_lost_events)} device events never came to an end, "
-                "or lay in a graph's capture"
-            )
+        if is_noted and state.num_lost_events:
+            events = units.count(state.num_lost_events)
+            yield f"rank {number}: {events} device events never came to an end, or lay in a graph's capture"
         if state.num_other_events:
             events = units.count(state.num_other_events)
             yield f"rank {number}: {events} events on another device than that of the steps are not in the shares"

@@ -436,3 +436,27 @@ def test_no_value_entry_can_stop_the_reader(code: int, value: int) -> None:
 
     assert len(steps) == 12
     assert all(adds_up(step) for step in steps if step.device)
+
+
+def test_a_step_that_waits_for_all_that_was_queued_is_no_slow_step() -> None:
+    script = DeviceScript()
+    script.iterator()
+    for number in range(1, 161):
+        queued_step(script, device=12.0, host=0.3, depth=1000)
+        if number % 40 == 0:
+            script.item()  # loss.item(): the host's period of the next step holds 40 steps of the device
+    _, taken, rest = script.built()
+
+    long = [step for step in taken.steps if step.period_ns > 300 * MS]
+    assert len(long) == 3
+    assert not [event for event in (*taken.events, *rest.events) if event.kind == "slow step"]
+
+
+def test_a_step_that_is_slow_on_the_device_is_a_slow_step() -> None:
+    script = DeviceScript()
+    script.iterator()
+    for number in range(1, 81):
+        queued_step(script, device=300.0 if number == 60 else 12.0, host=0.3)
+    _, taken, rest = script.built()
+
+    assert [event.step for event in (*taken.events, *rest.events) if event.kind == "slow step"] == [60]

@@ -66,12 +66,27 @@ def test_how_far_the_device_is_behind_is_told_with_both_bounds() -> None:
 
 
 def test_steps_without_device_times_are_counted_in_coverage() -> None:
-    cover = on_device(num_without=20, num_lost_events=36, num_other_events=4).coverage
+    cover = on_device(num_without=20, clock="device", num_lost_events=36, num_other_events=4).coverage
 
     assert (cover.clock, cover.ranks[0].device_steps, cover.ranks[0].steady_steps) == ("device", 180, 200)
     assert "rank 0: 20 of 200 steady steps have no device times and are not in the shares" in cover.notes
     assert any("36 device events" in note for note in cover.notes)
     assert any("4 events on another device" in note for note in cover.notes)
+
+
+def test_the_last_steps_of_a_run_are_worth_no_note() -> None:
+    cover = on_device(num_without=2, clock="device", num_lost_events=24).coverage
+
+    assert (cover.ranks[0].device_steps, cover.ranks[0].steady_steps) == (198, 200)
+    assert cover.notes == ()
+
+
+def test_too_few_steps_with_the_devices_clock_are_told_with_the_reason() -> None:
+    report = on_device(num_without=150, clock="device", num_lost_events=900)
+
+    assert report.step_time.clock == report.coverage.clock == "host"
+    assert any("only 50 of 200" in note for note in report.coverage.notes)
+    assert any("900 device events" in note for note in report.coverage.notes)
 
 
 def test_throughput_is_of_the_wall_whatever_the_clock() -> None:
