@@ -1,63 +1,13 @@
-"""Holds the device's clock to design section 3: exclusive time between events, exact sums, late data, restarts."""
+"""Holds the device's clock to design section 3: exclusive time between events, exact sums, other streams and devices."""
 
 from __future__ import annotations
-
-from array import array
-from typing import Any, Optional
 
 import pytest
 
 from tests.device_script import DeviceScript
+from tests.unit.analysis.device_loops import MS, a_loop, adds_up, blocking_step, on_device, queued_step
 from traceml.schema import phases
-from traceml.schema.records import StepRecord, Watching
 from traceml.wire import edges
-from traceml.wire.ring import EdgeBatch
-
-MS = 1_000_000
-
-
-def on_device(record: StepRecord, phase: str) -> Optional[float]:
-    """A phase's ms on the device's clock."""
-    assert record.device is not None
-    found = record.device.phase_ns[phases.PHASE_INDEX[phase]]
-    return None if found is None else round(found / MS, 1)
-
-
-def adds_up(record: StepRecord) -> bool:
-    assert record.device is not None
-    times = [ns for ns in record.device.phase_ns if ns is not None] + [ns for _, ns in record.device.region_ns]
-    return sum(times) == record.device.period_ns
-
-
-def blocking_step(script: DeviceScript, *, wait: float = 0.2) -> DeviceScript:
-    """Public case S6: the host queues all, and waits in `.item()`."""
-    script.fetch(wait)
-    script.begin()
-    script.does(edges.FORWARD, host=0.1, device=5.2)
-    script.does(edges.BACKWARD, host=0.1, device=9.5)
-    script.does(edges.OPTIMIZER, host=0.1, device=2.3)
-    script.item().end()
-    return script
-
-
-def queued_step(
-    script: DeviceScript, *, device: float = 10.0, host: float = 1.0, wait: float = 0.2, depth: int = 4
-) -> DeviceScript:
-    """The host only queues; it is held back by nothing here."""
-    script.fetch(wait)
-    script.begin()
-    script.does(edges.FORWARD, host=host, device=device * 0.3)
-    script.does(edges.BACKWARD, host=host, device=device * 0.6)
-    script.does(edges.OPTIMIZER, host=host, device=device * 0.1)
-    script.end()
-    return script.holds_back(depth)
-
-
-def a_loop(script: DeviceScript, num_steps: int, **how: Any) -> DeviceScript:
-    script.iterator()
-    for _ in range(num_steps):
-        queued_step(script, **how)
-    return script
 
 
 def test_a_blocking_call_does_not_carry_the_devices_time() -> None:
@@ -92,72 +42,6 @@ def test_the_first_step_has_no_device_period_as_nothing_ended_before_it() -> Non
 
     assert steps[0].device is None
     assert all(step.device is not None for step in steps[1:])
-
-
-def test_a_step_is_held_until_its_times_are_told() -> None:
-    script = a_loop(DeviceScript(), 12, device=40.0)
-    builder = script.builder()
-    builder.feed(script.batch())
-
-    taken = builder.take()
-
-    assert len(taken.steps) < 10
-    assert all(step.device is not None for step in taken.steps[1:])
-
-
-def test_a_step_waits_for_no_more_than_64_later_ones() -> None:
-    script = DeviceScript()
-    script.iterator()
-    script.kernel(1e9)  # a device that never comes to anything
-    for _ in range(100):
-        queued_step(script, depth=1000)
-    builder = script.builder()
-    builder.feed(script.batch())
-
-    taken = builder.take()
-
-    assert len(taken.steps) == 100 - 64
-    assert all(step.device is None for step in taken.steps)
-
-
-def test_the_runs_end_waits_for_nothing() -> None:
-    script = DeviceScript()
-    script.drains = False
-    script.iterator()
-    script.kernel(1e9)
-
-    steps = a_loop(script, 7, depth=1000).steps()
-
-    assert [step.step for step in steps] == list(range(1, 8))
-    assert not any(step.device for step in steps)
-
-
-def test_lost_events_cost_the_steps_beside_them_and_no_others() -> None:
-    script = DeviceScript()
-    script.iterator()
-    for number in range(1, 21):
-        queued_step(script, device=3.0 if number != 10 else 30.0)
-        if number == 11:
-            script.lose(num_steps=len(script.steps_events) - 1)
-    builder, taken, rest = script.built()
-
-    without = [step.step for step in [*taken.steps, *rest.steps] if step.device is None]
-    assert 1 in without
-    assert set(without) <= {1, 9, 10, 11, 12}
-    assert len(without) >= 3
-    assert builder.state.num_lost_events > 0
-
-
-def test_a_rank_whose_clock_turns_to_the_hosts_holds_nothing_back() -> None:
-    script = DeviceScript()
-    script.kernel(1e9)
-    a_loop(script, 5)
-    builder = script.builder()
-    builder.feed(script.batch())
-    builder.learn(Watching((), clock="host", clock_note="events failed: RuntimeError"))
-
-    assert len(builder.take().steps) == 5
-    assert builder.state.clock_note == "events failed: RuntimeError"
 
 
 def test_edges_that_share_an_event_divide_as_if_each_had_one() -> None:
@@ -341,101 +225,6 @@ def test_a_failed_step_has_its_device_times() -> None:
 
     assert steps[3].failed_in is not None
     assert on_device(steps[3], "forward") is not None
-
-
-@pytest.mark.parametrize("infers", [False, True])
-@pytest.mark.parametrize("size", [1, 7, 64, 1000])
-def test_how_often_the_ring_is_read_changes_nothing(size: int, *, infers: bool) -> None:
-    script = varied(infers=infers)
-    whole = script.steps()
-    builder = script.builder()
-    steps: list[StepRecord] = []
-    for first in range(0, len(script.codes), size):
-        builder.feed(script.batch(first, first + size))
-        steps.extend(builder.take().steps)
-    steps.extend(builder.finish(EdgeBatch(len(script.codes), array("d"), b"", 0), end_ns=0).steps)
-
-    assert sum(step.device is not None for step in whole) > 20
-    assert steps == whole
-
-
-@pytest.mark.parametrize("infers", [False, True])
-def test_a_restart_goes_on_exactly_there(*, infers: bool) -> None:
-    script = varied(infers=infers)
-    whole = script.steps()
-    cursor, position = "", 0
-    steps: list[StepRecord] = []
-    while position < len(script.codes):
-        builder = script.builder(cursor)
-        position = max(position, builder.position)
-        builder.feed(script.batch(builder.position, position + 90))
-        taken = builder.take()
-        steps.extend(taken.steps)
-        cursor, position = taken.cursor, position + 90
-    steps.extend(builder.finish(EdgeBatch(len(script.codes), array("d"), b"", 0), end_ns=0).steps)
-
-    assert steps == whole
-
-
-def varied(*, infers: bool) -> DeviceScript:
-    """A run with a queue of changing depth, evaluations, a lost chain and a second device."""
-    script = DeviceScript(infers=infers, drift=20e-6)
-    script.iterator()
-    for number in range(1, 61):
-        script.fetch(1 + number % 5)
-        if not infers:
-            script.begin()
-        script.does(edges.FORWARD, host=0.3, device=2 + number % 3)
-        script.does(edges.BACKWARD, host=0.3, device=4)
-        script.does(edges.OPTIMIZER, host=0.3, device=1)
-        if infers:
-            script.updated()
-            script.close_step()
-        else:
-            script.end()
-        if number % 9 == 0:
-            script.item()
-        if number == 31:
-            script.lose(num_steps=len(script.steps_events) - 1)
-    return script
-
-
-def test_lost_edges_end_the_chain_and_a_new_one_begins() -> None:
-    script = DeviceScript()
-    script.iterator()
-    for number in range(1, 41):
-        queued_step(script, device=5.0)
-        script.value(edges.STEP_NUMBER, number)
-        if number % 10 == 0:
-            script.told.clear()
-            script.chain = None
-    builder = script.builder()
-    half = len(script.codes) // 2
-    builder.feed(script.batch(0, half - 200))
-    first = builder.take().steps
-    builder.feed(script.batch(half, None, num_lost=200))
-    rest = builder.finish(EdgeBatch(len(script.codes), array("d"), b"", 0), end_ns=0).steps
-
-    both = [*first, *builder.take().steps, *rest]
-    assert both[-1].step == 40
-    assert sum(step.device is not None for step in both if step.step > 30) >= 4
-    assert all(adds_up(step) for step in both if step.device)
-
-
-@pytest.mark.parametrize("value", [0, 1 << 33, (1 << 52) + 5, (1 << 53) - 1])
-@pytest.mark.parametrize("code", range(edges.DEVICE_FROM, edges.STEP_PEAK_RESERVED + 1))
-def test_no_value_entry_can_stop_the_reader(code: int, value: int) -> None:
-    script = DeviceScript()
-    script.iterator()
-    for number in range(12):
-        queued_step(script)
-        if number == 6:
-            script.value(code, value)
-
-    steps = script.steps()
-
-    assert len(steps) == 12
-    assert all(adds_up(step) for step in steps if step.device)
 
 
 def test_a_step_that_waits_for_all_that_was_queued_is_no_slow_step() -> None:
