@@ -200,6 +200,7 @@ class Session:
         step.begin_session(None)
         self.pen.guard.remove_all()
         tracebacks.restore()
+        self.pen.tell_unrecorded()
         at = self.pen.stamp(edges.RUN_END)
         self.pen.owner = None
         self.pen.publish()

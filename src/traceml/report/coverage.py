@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Iterator, Mapping, Sequence
 from traceml.report.contract import CoverageInfo, EventInfo, FaultInfo, RankCoverage
 from traceml.report.shares import ms
 from traceml.schema import phases, units
+from traceml.schema.records import Unrecorded
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts
@@ -31,7 +32,15 @@ def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str])
         faults=_faults(states),
         notes=tuple(
             dict.fromkeys(
-                (*_losses(states), *_halted(facts), *_missing(facts, states), *facts.notes, *_unsure(facts), *notes)
+                (
+                    *_losses(states),
+                    *_halted(facts),
+                    *_unrecorded(states),
+                    *_missing(facts, states),
+                    *facts.notes,
+                    *_unsure(facts),
+                    *notes,
+                )
             )
         ),
     )
@@ -105,6 +114,18 @@ def _halted(facts: Facts) -> Iterator[str]:
             who = f"rank {rank.state.identity.rank}: " if len(facts.ranks) > 1 else ""
             number = units.count(rank.num_halted)
             yield f"{who}{number} {were} left out: the process was stopped or traced by a debugger"
+
+
+def _unrecorded(states: Sequence[RankState]) -> Iterator[str]:
+    for state in states:
+        found = state.unrecorded or Unrecorded()
+        for number, where in ((found.in_threads, "in another thread"), (found.overlapping, "of another coroutine")):
+            if number:
+                noun, were = ("step", "was") if number == 1 else ("steps", "were")
+                yield (
+                    f"rank {state.identity.rank}: {units.count(number)} {noun} {where} {were} not recorded: "
+                    "only one step of a process is open at a time"
+                )
 
 
 def _missing(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:

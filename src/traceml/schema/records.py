@@ -221,6 +221,7 @@ class RankState:
     unsure: str = ""  # why those cannot be trusted, with the counts; empty: they can
     num_compilations: int = 0
     num_recompilations: int = 0
+    unrecorded: Optional[Unrecorded] = None
     num_halted: int = 0  # steps that are left out: the process was stopped or traced
 
 
@@ -231,6 +232,14 @@ class Halt:
     since_ns: int
     until_ns: Optional[int]  # None: it still is
     why: str  # "stopped" | "traced"
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """Steps so far that were entered and not recorded, because another one was open."""
+
+    in_threads: int = 0  # in another thread
+    overlapping: int = 0  # in the same one, and left after the other one: another coroutine's
 
 
 @dataclass(frozen=True)
