@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _PATIENCE_S = 2.0
+_PYTEST = ("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_VERSION")  # in a test, and while they are collected
 _MODES = ("auto", "manual", "selective")
 _PATCHES = {
     "patch_dataloader": INPUT,
@@ -55,6 +56,7 @@ def init(
 
     Under `traceml run` the run's folder exists already; with plain `python` this makes one under `logs/` and starts the
     collector beside the training. `TRACEML_DISABLED=1` makes this and everything after it inert.
+    Under pytest nothing is recorded, unless `traceml run` or `TRACEML_IN_PYTEST=1` asks for it.
 
     Args:
         mode: "auto": every hook. "manual": none; steps, regions and what is given to `wrap_dataloader`, `wrap_forward`,
@@ -128,8 +130,8 @@ def _why_not(settings: Settings) -> Optional[str]:
         return ""
     if _part.is_helper() and not _part.is_armed:
         return ""  # a worker of the training, not the training
-    if RUN_VARIABLE not in os.environ and "PYTEST_CURRENT_TEST" in os.environ and not settings.in_pytest:
-        return ""
+    if RUN_VARIABLE not in os.environ and not settings.in_pytest and any(name in os.environ for name in _PYTEST):
+        return ""  # the tests of whoever trains: nobody asked for a folder a test
     return None
 
 
