@@ -1,4 +1,4 @@
-"""What users import: init, trace_step, region, count, the wraps, summary, final_summary, shutdown."""
+"""What users import: init, trace_step, region, count, the wraps, summary, final_summary, report, shutdown."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from traceml.recorder.interrupts import let_pass
 from traceml.recorder.step import count, region, trace_step
 from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER
 from traceml.settings import RUN_VARIABLE, Settings, resolve
+from traceml.shown import Shown
 
 __all__ = [
     "count",
     "final_summary",
     "init",
     "region",
+    "report",
     "shutdown",
     "summary",
     "trace_step",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _PATIENCE_S = 2.0
+_PYTEST = ("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_VERSION")  # in a test, and while they are collected
 _MODES = ("auto", "manual", "selective")
 _PATCHES = {
     "patch_dataloader": INPUT,
@@ -53,6 +56,7 @@ def init(
 
     Under `traceml run` the run's folder exists already; with plain `python` this makes one under `logs/` and starts the
     collector beside the training. `TRACEML_DISABLED=1` makes this and everything after it inert.
+    Under pytest nothing is recorded, unless `traceml run` or `TRACEML_IN_PYTEST=1` asks for it.
 
     Args:
         mode: "auto": every hook. "manual": none; steps, regions and what is given to `wrap_dataloader`, `wrap_forward`,
@@ -126,8 +130,8 @@ def _why_not(settings: Settings) -> Optional[str]:
         return ""
     if _part.is_helper() and not _part.is_armed:
         return ""  # a worker of the training, not the training
-    if RUN_VARIABLE not in os.environ and "PYTEST_CURRENT_TEST" in os.environ and not settings.in_pytest:
-        return ""
+    if RUN_VARIABLE not in os.environ and not settings.in_pytest and any(name in os.environ for name in _PYTEST):
+        return ""  # the tests of whoever trains: nobody asked for a folder a test
     return None
 
 
@@ -211,6 +215,20 @@ def final_summary() -> Optional[dict[str, Any]]:
 def summary() -> Optional[dict[str, Any]]:
     """The report as a flat dict of numbers and words, for trackers; None when nothing is recorded."""
     return _asked("summary")
+
+
+def report() -> Shown:
+    """The card of the run so far, or of the one that has ended: the last line of a notebook's cell shows it.
+
+    Computes nothing here: it asks the collector and waits at most 2 s. `print` shows the same text.
+    """
+    if _part.current is None:
+        return Shown("TraceML: nothing is recorded. Call traceml.init() before the loop.")
+    found = _asked("card")
+    if found is None:
+        return Shown("TraceML: no report yet. Ask again in a moment.")
+    age = f"\n      ({found['age_s']:.0f} s old: the collector did not answer)" if found["age_s"] >= 1 else ""
+    return Shown(found["text"].rstrip("\n") + age)
 
 
 def _asked(which: str) -> Optional[dict[str, Any]]:

@@ -279,7 +279,10 @@ def _next_trial(settings: Settings, before: Path) -> Settings:
 
 
 def _script() -> str:
-    return sys.argv[0] if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+    script = sys.argv[0] if sys.argv else ""
+    if "ipykernel" in sys.modules and "kernel_launcher" in script:
+        return "notebook"  # a kernel is not told whose it is
+    return "python" if script in ("", "-c", "-m") else script
 
 
 def _shown(folder: Path) -> str:

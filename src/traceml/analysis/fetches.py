@@ -1,7 +1,9 @@
 """Decides whose a fetch was: the training loop's, or an evaluation's; late, when the forwards around it are known.
 
 A fetch is training's when its iterator has a grad-mode forward of a traced model between two of its fetches, or, with a
-single fetch so far, directly after it. One that is followed by a no-grad forward before any grad-mode one is `eval`.
+single fetch so far, directly after it; a loader that is begun anew for a single batch in each step counts like one
+iterator. One that is followed by a no-grad forward before any grad-mode one is `eval`; but what a step was given before
+it began is not, for a teacher's forward inside.
 All others are `eval` too, but only known to be so when the next step has ended.
 """
 
@@ -78,6 +80,7 @@ class _Iterator:
     num_fetches: int = 0
     forward_at_fetch: int = 0
     is_training: bool = False
+    period: int = 0  # of its newest fetch
 
 
 class Fetches:
@@ -93,7 +96,9 @@ class Fetches:
         self._starting: dict[int, int] = {}  # time in __iter__ that waits for its first fetch
         self._open: set[int] = set()  # iterators fetched from since the last forward
         self._last: Optional[int] = None  # the newest of them
+        self._given: set[int] = set()  # those of them that were fetched before the open step began
         self._may_be_eval = False  # a no-grad forward inside the step came since
+        self._num_periods = 0
         self._periods: deque[PeriodFetches] = deque([self.period])
         self._typical_ns: deque[int] = deque(maxlen=_NUM_TYPICAL)
         self._known: tuple[int, ...] = ()  # the newest iterators that are training's
@@ -149,12 +154,16 @@ class Fetches:
         """`iter(loader)` took `ns`; its first fetch follows."""
         self._starting[self.serial] = self._starting.get(self.serial, 0) + ns
 
+    def step_begins(self) -> None:
+        """A `trace_step` is entered: what was fetched up to here is what it was given."""
+        self._given = set(self._open)
+
     def opening(self) -> int:
         """A fetch begins; returns 1 if no-grad forwards before it turned out to be an evaluation's, else 0."""
-        if not self._may_be_eval:
-            return 0
+        if not self._may_be_eval or self._open == self._given:
+            return 0  # without a fetch inside the step they were a teacher's, for the step's own batch
         self._may_be_eval = False
-        self._decide_open(is_training=False)
+        self._decide_open(self._open - self._given)
         return 1
 
     def fetched(self, ns: int) -> None:
@@ -164,17 +173,17 @@ class Fetches:
         if iterator is None:
             iterator = self._new_iterator(serial)
         if iterator.num_fetches and iterator.forward_at_fetch != self._num_forwards and not iterator.is_training:
-            iterator.is_training = True
-            self._known = (*self._known, serial)[-_NUM_KNOWN:]
-            for period in self._periods:
-                period.decide(serial, is_training=True)
+            self._find_training(serial, iterator)
+        elif not iterator.num_fetches and self._is_begun_each_step(serial):
+            self._find_training(serial - 1, self.iterators[serial - 1])
+            self._find_training(serial, iterator)
         iterator.num_fetches += 1
-        iterator.forward_at_fetch = self._num_forwards
+        iterator.forward_at_fetch, iterator.period = self._num_forwards, self._num_periods
         waited = self.period.undecided.get(serial)
         if waited is None:
             waited = self.period.undecided[serial] = Waited()
         started_ns = self._starting.pop(serial, 0) if self._starting else 0
-        if iterator.num_fetches == 1:
+        if iterator.num_fetches == 1 and not self._is_all_of_an_epoch(serial):
             waited.epoch_start_ns += started_ns + self._excess_ns(ns)
         else:
             self._typical_ns.append(ns)
@@ -206,11 +215,12 @@ class Fetches:
                     if serial in period.undecided:
                         period.decide(serial, is_training=True)
         self._open.clear()
+        self._given.clear()
 
     def evaluated(self) -> None:
         """A no-grad forward of a traced model begins outside a step."""
         if self._open:
-            self._decide_open(is_training=False)
+            self._decide_open(self._open)
 
     def maybe_evaluated(self) -> bool:
         """A no-grad forward begins inside a step; True when it may be an evaluation's, known later."""
@@ -220,6 +230,7 @@ class Fetches:
 
     def end_period(self) -> int:
         """The step ended; returns 1 if no-grad forwards inside it turned out to be an evaluation's, else 0."""
+        self._given.clear()
         turned = self.opening()
         self.settle(self.period)
         self.split()
@@ -229,6 +240,7 @@ class Fetches:
         """A new period begins, for the fetches that follow."""
         self.period = PeriodFetches()
         self._periods.append(self.period)
+        self._num_periods += 1
 
     def join(self, period: PeriodFetches, later: PeriodFetches) -> None:
         """Makes a period one with the one behind it."""
@@ -281,11 +293,35 @@ class Fetches:
         for serial in list(period.undecided):
             period.decide(serial, is_training=self.iterators[serial].is_training)
 
-    def _decide_open(self, *, is_training: bool) -> None:
-        for serial in self._open:
+    def _decide_open(self, evaluated: set[int]) -> None:
+        for serial in evaluated:
             for period in self._periods:
-                period.decide(serial, is_training=is_training)
-        self._open.clear()
+                period.decide(serial, is_training=False)
+        self._open = self._open - evaluated
+
+    def _find_training(self, serial: int, iterator: _Iterator) -> None:
+        """From now on it is known that an iterator is training's."""
+        if not iterator.is_training:
+            iterator.is_training = True
+            self._known = (*self._known, serial)[-_NUM_KNOWN:]
+        for period in self._periods:
+            period.decide(serial, is_training=True)
+
+    def _is_begun_each_step(self, serial: int) -> bool:
+        """Whether the loader's iterator before gave a single batch, in this step or the one before, and it was used."""
+        before = self.iterators.get(serial - 1)
+        if before is None or before.num_fetches != 1 or before.forward_at_fetch == self._num_forwards:
+            return False
+        return self._num_periods - before.period <= 1
+
+    def _is_all_of_an_epoch(self, serial: int) -> bool:
+        """Whether each epoch has this one batch, and no workers start for it: waiting for it is ordinary input."""
+        info, before = self.loaders.get(serial >> SERIAL_BITS), self.iterators.get(serial - 1)
+        if info is not None and info.num_workers and not info.persistent_workers:
+            return False  # the advice is to let them live
+        if info is not None and info.num_samples is not None and info.batch_size:
+            return info.num_samples <= info.batch_size
+        return before is not None and before.num_fetches == 1
 
     def _excess_ns(self, ns: int) -> int:
         """What the first fetch of an iterator took beyond a usual one; all of it when workers were started for it."""

@@ -15,6 +15,7 @@ from traceml.schema.records import (
     RankState,
     RegionName,
     StepRecord,
+    Unrecorded,
     Watching,
 )
 from traceml.wire.codec import Body
@@ -43,6 +44,8 @@ def learned(state: RankState, body: Body) -> RankState:
     if isinstance(body, Fault):
         kept = tuple(fault for fault in state.faults if fault.hook != body.hook)
         return replace(state, faults=(*kept, body))
+    if isinstance(body, Unrecorded):
+        state = replace(state, unrecorded=body)
     if isinstance(body, Compilation):
         state = replace(state, num_compilations=body.num_compilations, num_recompilations=body.num_recompilations)
     return replace(state, end=body) if isinstance(body, RankEnd) else state

@@ -298,6 +298,7 @@ class StepBuilder(InferredSteps):
             self._fetches.forward()
         if self._step == 0 and not self._fetches.period.training and not self._fetches.period.undecided:
             self._fold_into_startup()  # no fetch feeds this step: the startup ends here
+        self._fetches.step_begins()
         self._stack = [IN_STEP]
         self._raised_in = None
 

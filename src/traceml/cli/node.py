@@ -160,8 +160,9 @@ class _Node:
             os.write(1, text.encode())
 
     def _write_answer(self, pid: int, report: Report) -> None:
-        """For `final_summary()` and `summary()` in the rank's process."""
-        text = json.dumps({"report": to_plain(report), "summary": flat_summary(report)})
+        """For `final_summary()`, `summary()` and `report()` in the rank's process."""
+        shown = {"text": card(report, cwd=self._manifest.cwd)}
+        text = json.dumps({"report": to_plain(report), "summary": flat_summary(report), "card": shown})
         try:
             write_private(self._ring_dir / f"report-{pid}.json", text)
         except OSError as error:

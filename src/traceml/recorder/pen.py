@@ -17,7 +17,7 @@ from typing import Any, Callable, Final, Mapping, Optional
 from traceml.recorder.guard import Guard, say
 from traceml.recorder.tracebacks import conceal
 from traceml.schema.phases import MAX_REGIONS, REGION_PREFIX, region_name
-from traceml.schema.records import RegionName, Watching
+from traceml.schema.records import RegionName, Unrecorded, Watching
 from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED, STOP, RingWriter
 
@@ -34,6 +34,7 @@ class Pen:
     """
 
     __slots__ = (
+        "_told_unrecorded",
         "busy",
         "clock",
         "codes",
@@ -71,6 +72,7 @@ class Pen:
         "stop",
         "stop_at",
         "total_steps",
+        "unrecorded",
         "unseen",
         "watched",
         "wrappers_of",
@@ -107,6 +109,7 @@ class Pen:
         self.watched: tuple[str, ...] = ()
         self.unseen: dict[str, str] = {}
         self.total_steps: Optional[int] = None
+        self.unrecorded = self._told_unrecorded = Unrecorded()
         self.memory_due = NEVER
         self.read_memory: Callable[[float], None] = _no_memory
         self.stop_at = -1
@@ -169,6 +172,7 @@ class Pen:
         self.ring.seal(end)
         for look in self.late_looks:
             look()
+        self.tell_unrecorded()
         if self.ring.header[STOP]:
             self.stop()
 
@@ -234,6 +238,12 @@ class Pen:
             self.has_compiled = True
             for act in self.on_compiled:
                 act()
+
+    def tell_unrecorded(self) -> None:
+        """Tells the reader how many steps were passed over, where that is news."""
+        if self.unrecorded != self._told_unrecorded:
+            self._told_unrecorded = self.unrecorded
+            self.ring.send(self.unrecorded)
 
     def tell(self, *, watched: tuple[str, ...] = (), unseen: Mapping[str, str] = MappingProxyType({})) -> None:
         """Tells the reader which phases are watched, and which are not and why; what is known already stays."""

@@ -200,6 +200,7 @@ class Session:
         step.begin_session(None)
         self.pen.guard.remove_all()
         tracebacks.restore()
+        self.pen.tell_unrecorded()
         at = self.pen.stamp(edges.RUN_END)
         self.pen.owner = None
         self.pen.publish()
@@ -213,6 +214,8 @@ def _of_phases(unseen: Mapping[str, str]) -> dict[str, str]:
 
 def exception_name() -> str:
     """The exception that is about to end this process, as far as the interpreter noted it; empty for none."""
+    if hasattr(sys, "ps1"):
+        return ""  # a prompt or a notebook: what was noted ended a line or a cell
     found = getattr(sys, "last_exc", None) or sys.exc_info()[1]  # the second: a multiprocessing child at its end
     kind = type(found) if found is not None else getattr(sys, "last_type", None)
     return kind.__name__ if kind is not None and kind is not SystemExit else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Callable, Final, Optional, Union
@@ -78,12 +79,20 @@ class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_ste
 
 
 class _Again:
-    """The open step's own object was entered once more: what it holds while it is left that often."""
+    """What a step holds that was entered while one was open (it itself, even), until it is left as often."""
 
-    __slots__ = ("outer",)
+    __slots__ = ("_num_steps", "_thread", "outer")
 
-    def __init__(self, outer: Any) -> None:
-        self.outer = outer
+    def __init__(self, outer: Any, pen: Pen) -> None:
+        self.outer, self._num_steps, self._thread = outer, pen.num_steps, get_ident()
+
+    def leave(self, pen: Pen) -> None:
+        """A step in another thread is not recorded, nor is a coroutine's whose thread was in another one's step."""
+        found = pen.unrecorded
+        if self._thread != pen.owner:
+            pen.unrecorded = replace(found, in_threads=found.in_threads + 1)
+        elif self._num_steps != pen.num_steps:  # the one around it ended first
+            pen.unrecorded = replace(found, overlapping=found.overlapping + 1)
 
 
 def _inert_enter(step: trace_step) -> trace_step:
@@ -116,8 +125,7 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
                     pass
                 _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
             if (pen.in_step and not _was_abandoned(pen)) or (get_ident() != pen.owner and not pen.adopt()):
-                if self._pen is not None:
-                    self._pen = _Again(self._pen)
+                self._pen = _Again(self._pen, pen)
                 return self  # nested, or another thread while a step is open: one step is one step
             if self._step is not None:
                 _write_step(pen, self._step)
@@ -154,7 +162,7 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
     def leave(self: trace_step, kind: Any, raised: Any, _trace: Any) -> None:
         if self._pen is not pen:
             if self._pen.__class__ is _Again:
-                self._pen = self._pen.outer
+                _leave_again(pen, self)
             return
         self._pen = None
         try:
@@ -190,6 +198,16 @@ def _make_last_leave(
             _not_left(pen, error)
 
     return leave_or_stop
+
+
+def _leave_again(pen: Pen, step: trace_step) -> None:
+    """One that was entered while a step was open is left: mostly a nested one, which is part of that step."""
+    again: Any = step._pen  # noqa: SLF001  # ours
+    step._pen = again.outer  # noqa: SLF001
+    try:
+        again.leave(pen)
+    except BaseException as error:  # noqa: BLE001  # guard
+        pen.guard.fault(_STEP, error)
 
 
 def _not_entered(pen: Pen, step: trace_step, error: BaseException) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Iterator, Mapping, Sequence
 from traceml.report.contract import CoverageInfo, EventInfo, FaultInfo, RankCoverage
 from traceml.report.shares import ms
 from traceml.schema import phases, units
+from traceml.schema.records import Unrecorded
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts
@@ -39,6 +40,7 @@ def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str])
 def _found(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:
     yield from _losses(states)
     yield from _halted(facts)
+    yield from _unrecorded(states)
     yield from _untimed(facts)
     yield from _missing(facts, states)
 
@@ -141,6 +143,18 @@ def _halted(facts: Facts) -> Iterator[str]:
             who = f"rank {rank.state.identity.rank}: " if len(facts.ranks) > 1 else ""
             number = units.count(rank.num_halted)
             yield f"{who}{number} {were} left out: the process was stopped or traced by a debugger"
+
+
+def _unrecorded(states: Sequence[RankState]) -> Iterator[str]:
+    for state in states:
+        found = state.unrecorded or Unrecorded()
+        for number, where in ((found.in_threads, "in another thread"), (found.overlapping, "of another coroutine")):
+            if number:
+                noun, were = ("step", "was") if number == 1 else ("steps", "were")
+                yield (
+                    f"rank {state.identity.rank}: {units.count(number)} {noun} {where} {were} not recorded: "
+                    "only one step of a process is open at a time"
+                )
 
 
 def _missing(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:

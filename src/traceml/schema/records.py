@@ -253,6 +253,7 @@ class RankState:
     clock_note: str = ""  # why not, as the recorder says it
     num_lost_events: int = 0  # device events that never resolved, or were taken while a graph was captured
     num_other_events: int = 0  # device events on another device than the one the step ended on
+    unrecorded: Optional[Unrecorded] = None
     num_halted: int = 0  # steps that are left out: the process was stopped or traced
 
 
@@ -263,6 +264,14 @@ class Halt:
     since_ns: int
     until_ns: Optional[int]  # None: it still is
     why: str  # "stopped" | "traced"
+
+
+@dataclass(frozen=True)
+class Unrecorded:
+    """Steps so far that were entered and not recorded, because another one was open."""
+
+    in_threads: int = 0  # in another thread
+    overlapping: int = 0  # in the same one, and left after the other one: another coroutine's
 
 
 @dataclass(frozen=True)

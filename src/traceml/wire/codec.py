@@ -18,12 +18,23 @@ from traceml.schema.records import (
     RankIdentity,
     RegionName,
     StepFailure,
+    Unrecorded,
     Watching,
 )
 from traceml.schema.struct import StructError, from_plain, to_plain
 
 Body = Union[
-    RankIdentity, LoaderInfo, RegionName, Watching, StepFailure, Fault, MemoryReading, RankEnd, Compilation, Halt
+    RankIdentity,
+    LoaderInfo,
+    RegionName,
+    Watching,
+    StepFailure,
+    Fault,
+    MemoryReading,
+    RankEnd,
+    Compilation,
+    Halt,
+    Unrecorded,
 ]
 
 _KINDS: Final[dict[str, type[Any]]] = {
@@ -37,6 +48,7 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "end": RankEnd,
     "compilation": Compilation,
     "halt": Halt,
+    "unrecorded": Unrecorded,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _HEAD: Final = struct.Struct("<IIQ")  # body length, crc32 of sequence and body, sequence

@@ -1,4 +1,4 @@
-"""Holds the device's clock to design section 3: exclusive time between events, exact sums, other streams and devices."""
+"""Holds the device's clock to its definition: exclusive time between events, exact sums, streams, devices."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
 from tests.unit.recorder.models import COMPUTE, Small, work  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
+from traceml.schema.records import Unrecorded  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -70,3 +72,49 @@ def test_a_model_traced_in_a_thread_of_its_own_is_seen_there(recording: Recordin
     thread.join()
 
     assert [seen(step) for step in recording.steps()] == [COMPUTE] * 3
+
+
+def test_steps_of_another_thread_while_one_is_open_are_counted(recording: Recording) -> None:
+    model = Small()
+
+    def train() -> None:
+        for _ in range(4):
+            with trace_step(model):
+                work(model)
+
+    with trace_step(model):
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+
+    assert len(recording.steps()) == 1
+    assert recording.builder.state.unrecorded == Unrecorded(in_threads=4)
+
+
+def test_steps_of_two_coroutines_that_overlap_are_counted(recording: Recording) -> None:
+    model = Small()
+
+    async def train() -> None:
+        with trace_step(model):
+            await asyncio.sleep(0)
+            work(model)
+
+    async def both() -> None:
+        await asyncio.gather(train(), train())
+
+    for _ in range(3):
+        asyncio.run(both())
+
+    assert len(recording.steps()) == 3
+    assert recording.builder.state.unrecorded == Unrecorded(overlapping=3)
+
+
+def test_nested_steps_are_not_said_to_be_missing(recording: Recording) -> None:
+    model = Small()
+    for _ in range(3):
+        with trace_step(model), trace_step(model):
+            work(model)
+
+    recording.steps()
+
+    assert recording.builder.state.unrecorded is None

@@ -19,7 +19,17 @@ from traceml.report.schema import FILE as SCHEMA_FILE
 from traceml.report.schema import json_schema, schema_text
 from traceml.report.shares import apportion
 from traceml.schema import phases
-from traceml.schema.records import Event, Fault, HostSample, LiveSlot, MemoryReading, Segment, StepRecord
+from traceml.schema.records import (
+    HALTED,
+    Event,
+    Fault,
+    HostSample,
+    LiveSlot,
+    MemoryReading,
+    Segment,
+    StepRecord,
+    Unrecorded,
+)
 
 if TYPE_CHECKING:
     from traceml.report.contract import Report
@@ -343,3 +353,34 @@ def test_unsure_steps_get_no_step_verdict_and_no_steps_a_second() -> None:
     assert "24 by an optimizer" in report.verdict.summary
     assert report.throughput.steps_per_s is None
     assert any("24 by an optimizer" in note for note in report.coverage.notes)
+
+
+def test_steps_that_were_left_out_or_passed_over_are_counted_in_notes() -> None:
+    state = replace(state_of(), unrecorded=Unrecorded(in_threads=12, overlapping=1))
+    steps = [step._replace(failed_in=HALTED) if step.step in (7, 8) else step for step in usual()]
+
+    report = report_of(FakeStore(steps, ranks=[state]))
+
+    assert (report.run.steps, report.run.halted_steps, report.run.failed_steps) == (100, 2, 0)
+    assert report.coverage.notes[:3] == (
+        "2 steps were left out: the process was stopped or traced by a debugger",
+        "rank 0: 12 steps in another thread were not recorded: only one step of a process is open at a time",
+        "rank 0: 1 step of another coroutine was not recorded: only one step of a process is open at a time",
+    )
+
+
+def test_a_run_that_was_traced_all_along_is_not_judged_and_says_why() -> None:
+    verdict = report_of(FakeStore([step._replace(failed_in=HALTED) for step in usual()])).verdict
+
+    assert verdict.diagnosis == "INSUFFICIENT_DATA"
+    assert "100 stopped or traced" in verdict.why
+    assert verdict.next == "run it without the debugger"
+
+
+def test_a_rank_that_stands_still_says_so_while_it_does() -> None:
+    slot = LiveSlot(0, 101, "input", 29 * SECOND, 30 * SECOND, alive=True, halted="stopped")
+
+    live = report_of(FakeStore(usual(), ended=None, slots=[slot])).run.live
+
+    assert live is not None
+    assert live["halted"] == "stopped"

@@ -1,9 +1,9 @@
 """Sees that a Python debugger has this thread: the steps of that time are left out.
 
 Every debugger built on `bdb` (pdb, ipdb, pudb, `breakpoint()`, post mortem) calls `Bdb.reset` when it begins, in the
-step that it interrupts. That method takes no frame, so a wrap of it moves no breakpoint. From there on, and where a
-debugger of another make is loaded (debugpy), each step's end looks whether something still traces; otherwise the
-looks are those of keep_house. What stops or traces the process from outside (SIGSTOP, gdb) the collector sees.
+step that it interrupts. That method takes no frame, so a wrap of it moves no breakpoint. From there on, and where
+debugpy listens, each step's end looks whether something still traces; otherwise the looks are keep_house's. What
+stops or traces the process from outside (SIGSTOP, gdb) the collector sees.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from traceml.wire.ring import PUBLISHED
 
 HOOK: Final = "debugger"
 _TRACED: Final = "traced"
-_FOREIGN: Final = ("pydevd", "debugpy")
+_PYDEVD: Final = "_pydevd_bundle.pydevd_constants"
 _NO_DEBUGGERS: Final = ("coverage", "hypothesis")  # whose trace functions nobody stops in
 _NUM_BACK: Final = 8  # values that may stand behind a step's end
 _DEBUGGER_ID: Final = 0  # sys.monitoring's
@@ -51,7 +51,7 @@ class Debuggers:
         elif self._since_ns is not None:
             pen.ring.send(Halt(self._since_ns, now_ns, _TRACED))
             self._since_ns = None
-        elif any(name in sys.modules for name in _FOREIGN):
+        elif _is_debugpy_served():
             pen.tend_soon()
         self._looked_ns = now_ns
 
@@ -79,6 +79,12 @@ def is_traced() -> bool:
         return False
     module = getattr(trace, "__module__", None) or type(trace).__module__
     return str(module).partition(".")[0] not in _NO_DEBUGGERS
+
+
+def _is_debugpy_served() -> bool:
+    """Whether debugpy listens or is connected; merely loaded, as in every notebook's kernel, it costs no look."""
+    holder = getattr(sys.modules.get(_PYDEVD), "GlobalDebuggerHolder", None)
+    return getattr(holder, "global_dbg", None) is not None
 
 
 def install(pen: Pen) -> str:
