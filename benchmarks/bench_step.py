@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from contenders import OURS, Outcome, rounds, run
+from contenders import OURS, ZERO_CODE, Outcome, rounds, run
 from rows import compare, figure, publish, quantile, row
 
 NUM_PAIRS = 5
@@ -15,8 +15,17 @@ NUM_BLOCK_STEPS = 2_000
 
 def between_processes(num_pairs: int, num_steps: int) -> list[str]:
     """A B A B: whole processes in turn, compared round by round."""
-    outcomes = rounds(num_pairs, "--steps", str(num_steps))
+    outcomes = rounds(num_pairs, "--steps", str(num_steps), others=[ZERO_CODE])
+    return [*_rows(outcomes), *_rows_of_zero_code(outcomes)]
 
+
+def _rows_of_zero_code(outcomes: dict[str, list[Outcome]]) -> list[str]:
+    """The same of the unchanged script: no `trace_step`, no import."""
+    ours = {"bare": outcomes["bare"], "ours": outcomes[ZERO_CODE.name]}
+    return [line.replace("| ", "| zero code: ", 1) for line in _rows(ours)[:-1]]
+
+
+def _rows(outcomes: dict[str, list[Outcome]]) -> list[str]:
     def of(key: str, share: float) -> Any:
         return lambda one: quantile(one.found[key], share)
 

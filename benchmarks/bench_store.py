@@ -60,8 +60,10 @@ def passage(*, steps_per_s: float, num_steps: int) -> Passage:
             str(num_steps),
         ]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=True)
-        end, cpu_s = time.monotonic(), 0.0
+        end, cpu_s, finish_s = time.monotonic(), 0.0, 0.0
         while process.poll() is None and time.monotonic() < end + TIMEOUT_S:
+            if not finish_s and (run.folder / "final_summary.json").exists():
+                finish_s = time.monotonic() - end
             try:
                 times = watched.cpu_times()
                 cpu_s = max(cpu_s, times.user + times.system)
@@ -69,7 +71,6 @@ def passage(*, steps_per_s: float, num_steps: int) -> Passage:
                 break
             time.sleep(0.01)
         process.wait(TIMEOUT_S)
-        finish_s = time.monotonic() - end
         summary = json.loads((run.folder / "final_summary.json").read_text(encoding="utf-8"))
         return Passage(
             num_written=num_steps,

@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import psutil
 
@@ -75,13 +75,15 @@ class Outcome:
 
 
 BARE = Contender("bare", lambda script, arguments, _: [sys.executable, script, *arguments])
-OURS = Contender(
-    "ours",
-    lambda script, arguments, logs: [
-        str(Path(sys.executable).with_name("traceml")),
-        *("run", "--mode=summary", "--logs-dir", logs, script, *arguments, "--traced", "traceml"),
-    ],
-)
+
+
+def _under_ours(script: str, arguments: list[str], logs: str) -> list[str]:
+    traceml = str(Path(sys.executable).with_name("traceml"))
+    return [traceml, "run", "--mode=summary", "--logs-dir", logs, script, *arguments]
+
+
+OURS = Contender("ours", lambda script, arguments, logs: [*_under_ours(script, arguments, logs), "--traced", "traceml"])
+ZERO_CODE = Contender("zero code", _under_ours)  # the bare script, unchanged: its steps are inferred
 
 
 def upstream() -> Optional[Contender]:
@@ -135,9 +137,11 @@ def run(contender: Contender, *arguments: str, watch: bool = False) -> Outcome:
         return outcome
 
 
-def rounds(num_rounds: int, *arguments: str, watch: bool = False) -> dict[str, list[Outcome]]:
+def rounds(
+    num_rounds: int, *arguments: str, watch: bool = False, others: Sequence[Contender] = ()
+) -> dict[str, list[Outcome]]:
     """Runs all contenders in turn, `num_rounds` times; the i-th outcomes of two contenders are a pair."""
-    chosen = contenders()
+    chosen = [*contenders(), *others]
     outcomes: dict[str, list[Outcome]] = {one.name: [] for one in chosen}
     for i in range(num_rounds):
         for contender in chosen:

@@ -35,6 +35,10 @@ for _number in range(phases.MAX_REGIONS):
 SLOT_OF[edges.INPUT], SLOT_OF[edges.ITERATOR], SLOT_OF[edges.FORWARD_NO_GRAD] = FETCH, STARTING, NO_GRAD
 
 
+_NOTHING: Final = [0] * NUM_SLOTS
+_UNSEEN: Final = [False] * NUM_SLOTS
+
+
 @dataclass
 class Period:
     """What is added up while a period is open: exclusive nanoseconds and whether an edge was seen, by slot."""
@@ -51,7 +55,7 @@ class Period:
     @classmethod
     def fresh(cls) -> Period:
         """An empty one."""
-        return cls([0] * NUM_SLOTS, [False] * NUM_SLOTS)
+        return cls(_NOTHING[:], _UNSEEN[:])
 
     def merge(self, other: Period) -> None:
         """Takes another's times and counts in."""

@@ -231,7 +231,7 @@ class Fetches:
     def end_period(self) -> int:
         """The step ended; returns 1 if no-grad forwards inside it turned out to be an evaluation's, else 0."""
         self._given.clear()
-        turned = self.opening()
+        turned = self.opening() if self._may_be_eval else 0
         self.settle(self.period)
         self.split()
         return turned

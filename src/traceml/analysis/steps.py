@@ -47,6 +47,8 @@ from traceml.wire import edges
 from traceml.wire.codec import Body
 from traceml.wire.ring import EdgeBatch
 
+_CLOSE: Final = edges.CLOSE
+_FIRST_VALUE: Final = edges.FIRST_VALUE
 _LAST_CLOSE: Final = edges.FIRST_REGION + phases.MAX_REGIONS + edges.CLOSE
 _NO_VALUE: Final = float(1 << 53)  # whole numbers up to here stand exactly in a slot
 _STEP_EDGES: Final = (edges.STEP_BEGIN, edges.STEP_END, edges.STEP_FAILED)
@@ -109,38 +111,41 @@ class StepBuilder(InferredSteps):
         first = self._skip_gap(stamps, codes) if self._in_gap else 0
         if not self._last_ns and first < len(codes):
             self._last_ns = self._start_ns() or int(stamps[first] * 1e9)
-        last, stack, acc, seen = self._last_ns, self._stack, self._period.acc, self._period.seen
+        last, stack, period = self._last_ns, self._stack, self._period
+        acc, seen = period.acc, period.seen
         infers = self._is_inferring
         slots, closes, opened, closed = self._means()
-        for i in range(first, len(codes)):
-            code = codes[i]
-            if code >= edges.FIRST_VALUE:
-                if not 0 <= stamps[i] < _NO_VALUE:
+        for i, (code, stamp) in enumerate(zip(codes[first:], stamps[first:]), first):
+            if code >= _FIRST_VALUE:
+                if not 0 <= stamp < _NO_VALUE:
                     continue  # torn, or not a number
                 if code >= edges.DEVICE_FROM:
-                    self._device_value(code, int(stamps[i]), last, batch.position + i)
+                    self._device_value(code, int(stamp), last, batch.position + i)
                 elif infers and code >= edges.UPDATED:
                     self._last_ns, self.position = last, batch.position + i + 1
-                    (self._updated if code == edges.UPDATED else self._skipped)(int(stamps[i]))
-                    acc, seen = self._period.acc, self._period.seen
+                    (self._updated if code == edges.UPDATED else self._skipped)(int(stamp))
+                    period = self._period
+                    acc, seen = period.acc, period.seen
                 else:
-                    self._value(code, int(stamps[i]))
+                    self._value(code, int(stamp))
                 continue
-            now = int(stamps[i] * 1e9)
+            now = int(stamp * 1e9)
             if now > last:
                 acc[stack[-1]] += now - last
                 last = now
             elif now < last:
                 continue  # a slot that a fault of ours left unfilled: it holds an older edge, or none
-            if code < edges.CLOSE:
+            if code < _CLOSE:
                 slot = slots[code]
                 self._last_ns = last
                 opened(slot)
-                acc, seen = self._period.acc, self._period.seen  # a cut of the startup replaces them
+                if period is not self._period:  # a cut of the startup replaces it
+                    period = self._period
+                    acc, seen = period.acc, period.seen
                 stack.append(slot)
                 seen[slot] = True
             elif code < _LAST_CLOSE:
-                slot = slots[code - edges.CLOSE]
+                slot = slots[code - _CLOSE]
                 if stack[-1] == slot and len(stack) > 1:
                     stack.pop()
                 else:
@@ -148,11 +153,14 @@ class StepBuilder(InferredSteps):
                 if closes[slot]:
                     self._last_ns, self.position = last, batch.position + i + 1
                     closed(slot)
-                    acc, seen = self._period.acc, self._period.seen  # a cut at an update replaces them
+                    if period is not self._period:  # a cut at an update replaces it
+                        period = self._period
+                        acc, seen = period.acc, period.seen
             else:
                 self._last_ns, self.position = last, batch.position + i + 1
                 self._control(code)
-                stack, acc, seen = self._stack, self._period.acc, self._period.seen
+                stack, period = self._stack, self._period
+                acc, seen = period.acc, period.seen
                 if infers and not self._is_inferring:
                     infers = False
                     slots, closes, opened, closed = self._means()
@@ -310,23 +318,16 @@ class StepBuilder(InferredSteps):
         fetches, period = self._fetches.period, self._period
         if self._fetches.end_period():
             period.move(NO_GRAD, EVAL)
-        if True in period.seen[FETCH:]:
+        acc = period.acc
+        if acc[FETCH] or acc[STARTING] or acc[NO_GRAD]:
             period.move(NO_GRAD, FORWARD)
             period.move(FETCH, IN_STEP)  # a fetch that never closed
             period.move(STARTING, IN_STEP)
         self._step += 1
         serial = self._fetches.serial
-        draft = Draft(
-            step=self._step,
-            start_ns=self._start_ns(),
-            end_ns=self._last_ns,
-            period=period,
-            fetches=fetches,
-            failed_in=failed_in,
-            position=self.position,
-            serial=serial,
-            num_fetches=self._fetches.num_fetches(serial),
-        )
+        num_fetches = self._fetches.num_fetches(serial)
+        start_ns, end_ns = self._start_ns(), self._last_ns
+        draft = Draft(self._step, start_ns, end_ns, period, fetches, failed_in, self.position, serial, num_fetches)
         self._held.append(draft)
         if self._timeline.is_on:
             self._timeline.hold(draft, self._held)

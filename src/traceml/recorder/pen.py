@@ -27,7 +27,13 @@ HOUSE_S: Final = 0.1  # between two housekeepings: some 30 us, so rarely that no
 _NUM_EARLY: Final = 3  # steps after each of which it is looked whether all is seen
 
 
-class Pen:
+class _Hot:
+    """What hooks read at each call, together in two cache lines: slots lie in the alphabet's order, a base's first."""
+
+    __slots__ = ("busy", "due", "in_step", "infers", "iterator", "look", "num_steps", "owner")
+
+
+class Pen(_Hot):
     """One writer's state. `owner` is the thread whose edges count; None: nothing is recorded any more.
 
     `busy` says that a forward, backward or fetch is open: what happens inside belongs to it.
@@ -35,31 +41,23 @@ class Pen:
 
     __slots__ = (
         "_told_unrecorded",
-        "busy",
         "clock",
         "codes",
-        "due",
         "forward_class",
         "guard",
         "has_compiled",
         "has_compiled_itself",
         "house_due",
-        "in_step",
-        "infers",
-        "iterator",
         "late_looks",
         "loaders",
-        "look",
         "mask",
         "memory_due",
         "method_class",
         "num_failures",
         "num_forwards",
-        "num_steps",
         "nxt",
         "on_arrival",
         "on_compiled",
-        "owner",
         "read_memory",
         "regions",
         "ring",

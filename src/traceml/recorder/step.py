@@ -41,6 +41,8 @@ def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
     global current, reason  # a global read is the cheapest a step can do
     current, reason = pen, why_not
     enter, leave = (_inert_enter, _inert_leave) if pen is None else (_make_enter(pen), _make_leave(pen))
+    if pen is not None and not pen.sees_models:
+        enter = _make_blind_enter(enter)
     if pen is not None and pen.infers:
         enter = _make_first_enter(pen, enter)
     if pen is not None and pen.stop_at >= 0:
@@ -139,6 +141,16 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
         return self
 
     return enter
+
+
+def _make_blind_enter(enter: Callable[[trace_step], trace_step]) -> Callable[[trace_step], trace_step]:
+    """No model's forward is to be seen: none is looked for at each step."""
+
+    def enter_blind(self: trace_step) -> trace_step:
+        self._models = ()
+        return enter(self)
+
+    return enter_blind
 
 
 def _make_first_enter(pen: Pen, enter: Callable[[trace_step], trace_step]) -> Callable[[trace_step], trace_step]:

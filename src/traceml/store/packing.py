@@ -7,7 +7,7 @@ from itertools import accumulate
 from operator import sub
 from typing import Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
-from traceml.schema.distribution import Distribution, bucket_of
+from traceml.schema.distribution import Distribution, bucket_of, buckets_of
 from traceml.schema.phases import PHASES
 from traceml.schema.records import DeviceTimes
 
@@ -77,7 +77,7 @@ def unpack_numbers(packed: bytes) -> list[int]:
 def pack_values(values: Sequence[int]) -> bytes:
     """The distribution of some values (at least one), packed."""
     smallest, largest = min(values), max(values)
-    return _pack(Totals(len(values), sum(values), smallest, largest), Counter(map(bucket_of, values)))
+    return _pack(Totals(len(values), sum(values), smallest, largest), Counter(buckets_of(values)))
 
 
 def pack_distribution(distribution: Distribution) -> bytes:

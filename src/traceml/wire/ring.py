@@ -7,6 +7,7 @@ published, verifies sealed blocks by checksum, and reads on behind the count whi
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import struct
@@ -14,6 +15,7 @@ import sys
 import zlib
 from array import array
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Final, Iterator, Optional
 
@@ -336,11 +338,26 @@ def _last_stamp(stamps: array[float], codes: bytes) -> float:
     return 0.0
 
 
+_ALLOWED: Final = bytes({*KNOWN, NEVER})
+_TIMES: Final = bytes(code < FIRST_VALUE for code in range(256))  # 1: its entry is a stamp
+
+
+def _are_all_sound(stamps: array[float], codes: bytes, first: int, *, last: float) -> bool:
+    """What `_sound_from` looks at edge by edge, at a tenth of its cost: nearly always there is nothing to find."""
+    if codes[first:].translate(None, _ALLOWED):
+        return False
+    times = list(compress(stamps[first:], codes[first:].translate(_TIMES)))
+    # A NaN is no less than any other number: only the sum tells of it.
+    return not times or (min(times) >= 0 and max(times) <= last and not math.isnan(sum(times)))
+
+
 def _sound_from(stamps: array[float], codes: bytes, first: int, *, last: float) -> int:
     """The index from which on every code is known and every stamp at most `last`: the part before is torn.
 
     A slot that was reserved and never filled is let through; it carries no time.
     """
+    if _are_all_sound(stamps, codes, first, last=last):
+        return first
     for i in range(len(codes) - 1, first - 1, -1):
         if codes[i] not in KNOWN and codes[i] != NEVER:
             return i + 1

@@ -90,6 +90,35 @@ def test_a_writer_that_overtakes_the_reader_is_noticed(tmp_path: Path) -> None:
     assert batch.num_lost == 300
 
 
+@pytest.mark.parametrize("stamp", [float("nan"), float("inf"), -1.0, 1e9])
+def test_edges_before_a_stamp_that_can_be_none_are_not_believed(tmp_path: Path, stamp: float) -> None:
+    ring = writer(tmp_path)
+    write(ring, 0, 500, seal=False)
+    ring.stamps[300] = stamp
+
+    batch = RingReader(ring.path).read(0)
+
+    assert (batch.position, batch.num_lost, batch.end) == (301, 301, 500)
+
+
+def test_edges_before_a_code_that_there_is_not_are_not_believed(tmp_path: Path) -> None:
+    ring = writer(tmp_path)
+    write(ring, 0, 500, seal=False)
+    ring.codes[300] = 63
+
+    assert RingReader(ring.path).read(0).position == 301
+
+
+def test_a_value_may_be_any_number_and_is_no_stamp(tmp_path: Path) -> None:
+    ring = writer(tmp_path)
+    write(ring, 0, 500, seal=False)
+    ring.codes[300], ring.stamps[300] = edges.SAMPLES, 1e12
+
+    batch = RingReader(ring.path).read(0)
+
+    assert (batch.position, batch.num_lost) == (0, 0)
+
+
 def test_a_flipped_bit_in_a_sealed_block_loses_that_block(tmp_path: Path) -> None:
     ring = writer(tmp_path)
     write(ring, 0, NUM_EDGES)

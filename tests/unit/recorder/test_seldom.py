@@ -1,0 +1,114 @@
+"""Holds what is not done at every step to being done all the same: keeping house, asking about compilers, looking."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader  # noqa: E402
+
+from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
+from tests.unit.recorder.models import Small, work  # noqa: E402
+from traceml.recorder import pen, step  # noqa: E402
+from traceml.recorder.step import trace_step  # noqa: E402
+from traceml.schema import phases  # noqa: E402
+from traceml.wire import edges  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def num_house(recording: Recording) -> int:
+    return bytes(recording.session.pen.ring.codes).count(edges.STEP_NUMBER)
+
+
+def test_house_is_kept_behind_each_of_the_first_steps_and_then_by_the_clock(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pen, "HOUSE_S", 60.0)
+    for _ in range(200):
+        with trace_step():
+            pass
+
+    assert num_house(recording) == 3
+
+
+def test_house_is_kept_behind_every_step_that_is_longer_than_its_interval(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pen, "HOUSE_S", 0.0)
+    for _ in range(20):
+        with trace_step():
+            pass
+
+    assert num_house(recording) == 20
+
+
+def hooks_of_steps() -> list[Any]:
+    module: Any = sys.modules["torch.optim.optimizer"]
+    return [*module._global_optimizer_pre_hooks.values(), *module._global_optimizer_post_hooks.values()]
+
+
+def is_asking(hook: Any) -> bool:
+    return bool(hook.__name__ == "compilable")
+
+
+def test_an_optimizers_hooks_ask_for_a_compiler_once_there_is_one(recording: Recording) -> None:
+    model = Small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(4):
+        if number == 2:
+            before = [is_asking(hook) for hook in hooks_of_steps()]
+            recording.session.pen.compiles()
+        with trace_step(model):
+            work(model)
+            optimizer.step()
+    after = [is_asking(hook) for hook in hooks_of_steps()]
+
+    assert (before, after) == ([False] * 2, [True] * 2)
+    assert [record.num_optimizer_steps for record in recording.steps()] == [1] * 4
+
+
+def test_where_nobody_would_say_that_there_is_a_compiler_they_always_ask(tmp_path: Path) -> None:
+    recording = Recording(tmp_path, only=(phases.OPTIMIZER,))
+    asking = [is_asking(hook) for hook in hooks_of_steps()]
+    recording.session.close("end")
+
+    assert asking == [True] * 2
+
+
+def test_a_compilers_hook_that_comes_off_leaves_them_asking(recording: Recording) -> None:
+    recording.session.pen.guard.remove("compile")
+
+    assert all(is_asking(hook) for hook in hooks_of_steps() if getattr(hook, "pen", None) is recording.session.pen)
+
+
+def test_batches_of_a_loader_without_a_size_are_counted_one_by_one_whatever_they_are(recording: Recording) -> None:
+    def pair(size: int) -> Any:
+        return torch.ones(size, 4), torch.ones(size)
+
+    batches: list[Any] = [pair(8), pair(8), pair(8), pair(8), pair(5), [torch.ones(7, 2)], {"x": torch.ones(3)}]
+    batches += [torch.ones(6, 4), (1, 2), pair(0), pair(9)]
+    for _ in DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch):
+        with trace_step():
+            torch.ones(1, requires_grad=True).sum().backward()
+
+    assert [record.num_samples for record in recording.steps()] == [8, 8, 8, 8, 5, 7, 3, 6, None, 0, 9]
+
+
+def test_where_no_forward_is_to_be_seen_no_step_looks_for_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(step, "attach", lambda *given: asked.append(given))
+    recording, model = Recording(tmp_path, only=(phases.BACKWARD,)), Small()
+    for _ in range(3):
+        with trace_step(model):
+            work(model)
+
+    assert [seen(record) for record in recording.steps()] == [{"backward"}] * 3
+    assert asked == []
