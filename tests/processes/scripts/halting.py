@@ -29,6 +29,8 @@ def main(how: str) -> None:
                 breakpoint()  # noqa: T100  # what is tested
             if how == "stop" and step == 30:
                 os.kill(os.getpid(), signal.SIGSTOP)
+            if how == "held" and step == 30:
+                print("held", flush=True)
             while how == "held" and step == 30 and not Path("go").exists():
                 time.sleep(0.01)
             optimizer.step()

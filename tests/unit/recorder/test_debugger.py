@@ -102,3 +102,15 @@ def test_what_is_wrapped_comes_off_with_the_recording(recording: Recording) -> N
     recording.session.close("end")
 
     assert not hasattr(bdb.Bdb.reset, "__wrapped__")
+
+
+def test_an_inferred_step_that_was_stopped_in_a_debugger_is_left_out(recording: Recording, no_trace: None) -> None:
+    model, prompt = Small(), Prompt(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, batch in enumerate(torch.utils.data.DataLoader(torch.ones(80, 4), batch_size=2), 1):
+        if number == 20:
+            prompt.set_trace()
+        model(batch).sum().backward()
+        optimizer.step()
+
+    assert halted(recording) == [20]

@@ -2,8 +2,8 @@
 
 Every debugger built on `bdb` (pdb, ipdb, pudb, `breakpoint()`, post mortem) calls `Bdb.reset` when it begins, in the
 step that it interrupts. That method takes no frame, so a wrap of it moves no breakpoint. From there on, and where
-debugpy listens, each step's end looks whether something still traces; otherwise the looks are keep_house's. What
-stops or traces the process from outside (SIGSTOP, gdb) the collector sees.
+debugpy listens, each step's end looks whether something still traces; otherwise the looks are keep_house's. What stops
+or traces the process from outside (SIGSTOP, gdb) the collector sees.
 """
 
 from __future__ import annotations
