@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from traceml.schema.records import Halt
+from traceml.schema.records import HALTED, Halt, StepRecord
 
 _MAX_HALTS: Final = 1024
 
@@ -39,6 +39,11 @@ class Halts:
         is_new = not names <= self._told
         self._told = (self._told | names) if len(self._told) < _MAX_HALTS else names
         return is_new
+
+
+def left_out(record: StepRecord) -> StepRecord:
+    """The record of a step that a halt touched; one that raised stays a failed one."""
+    return record if record.failed_in is not None else record._replace(failed_in=HALTED)
 
 
 def _name(halt: Halt) -> tuple[str, int]:

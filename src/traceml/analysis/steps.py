@@ -27,14 +27,13 @@ from traceml.analysis.division import (
     record_of,
 )
 from traceml.analysis.events import StepEvents
-from traceml.analysis.halts import Halts
+from traceml.analysis.halts import Halts, left_out
 from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS, Ends, InferredSteps
 from traceml.analysis.knowledge import advanced, learned
 from traceml.analysis.live import open_at_end
 from traceml.analysis.order import in_order
 from traceml.schema import phases
 from traceml.schema.records import (
-    HALTED,
     Event,
     Halt,
     LiveSlot,
@@ -182,10 +181,9 @@ class StepBuilder(InferredSteps):
             if draft.device is not None:
                 record = record._replace(device=device_times(draft, record))
             halts = self._halts.during(draft.start_ns, draft.end_ns)
-            if halts:
-                record = record if record.failed_in is not None else record._replace(failed_in=HALTED)
-                if self._halts.is_news(halts):
-                    events.append(self._events.halted(record, halts))
+            record = left_out(record) if halts else record
+            if halts and self._halts.is_news(halts):
+                events.append(self._events.halted(record, halts))
             steps.append(record)
             if self._events.stands_out(record):
                 events.extend(self._events.of(record))
