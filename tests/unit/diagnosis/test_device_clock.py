@@ -138,6 +138,16 @@ def test_replays_of_a_graph_are_not_blamed_on_the_script() -> None:
     assert found.next.startswith("if the step replays a CUDA graph")
 
 
+def test_a_blocking_call_on_the_hosts_clock_is_no_graph() -> None:
+    step = step_ms(input=0.2, forward=0.3, backward=0.3, optimizer=0.2, in_step=19)
+
+    found = diagnose(facts_of_steps([step] * 40, state=CUDA)).step_time[0]
+
+    assert found.severity == "warning"
+    assert "CUDA graph" not in found.why + found.next
+    assert "host clock" in found.why
+
+
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
