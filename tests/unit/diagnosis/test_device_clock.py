@@ -260,6 +260,16 @@ def test_collections_that_keep_the_host_are_named() -> None:
     assert "garbage collection" in found.why
 
 
+@pytest.mark.parametrize(("gc", "is_said"), [(9, True), (1, False)])
+def test_collections_that_nobody_can_tell_from_work_are_said(gc: float, *, is_said: bool) -> None:
+    host = step_ms(input=1, forward=4, backward=5, optimizer=1, gc=gc, in_step=9 - gc)
+
+    found = diagnose(facts_of_steps([timed(host, run_ahead=(0, 9), **WORK)] * 40, state=CUDA)).verdict
+
+    assert found.diagnosis == "COMPUTE_BOUND"
+    assert ("garbage collection" in found.why) == is_said
+
+
 def test_the_workers_advised_are_those_that_make_a_batch_in_time() -> None:
     state = rank_state(device="cuda:0", loader=loader_info(num_workers=0))
     host = step_ms(input=30, forward=1, backward=1, in_step=8)
