@@ -99,14 +99,19 @@ def near_share(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[fl
 
 
 def may_wait_for_host(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
-    """What must be said where the device is never far behind and nobody knows how busy it is; else nothing."""
-    near = near_share(facts, rank, limits)
-    if near is None or near < limits.near_steps_share or _idle_share(facts, rank, limits) is not None:
+    """What must be said where the device may wait for the host, and nobody knows how busy it is; else nothing."""
+    if facts.clock != "device" or _idle_share(facts, rank, limits) is not None:
         return ""
-    return (
-        f"; the device is less than 0.2 ms behind the host in {units.percent(near)} of the steps, so it may wait for "
-        "the host: how busy it is was not measured"
-    )
+    near, said = near_share(facts, rank, limits), ""
+    if near is not None and near >= limits.near_steps_share:
+        said = (
+            f"; the device is less than 0.2 ms behind the host in {units.percent(near)} of the steps, so it may wait "
+            "for the host: how busy it is was not measured"
+        )
+    pauses = rank.wall.share(GC) or 0.0
+    if pauses >= limits.warning_share:
+        said += f"; garbage collection takes {units.percent(pauses)} of the host's time, which the device may wait for"
+    return said
 
 
 def _idle_share(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[float]:

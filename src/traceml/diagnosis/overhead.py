@@ -93,14 +93,14 @@ def overhead_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     if not parts or total_ns < max(limits.overhead_share * period_ns, limits.min_cost_ns):
         return None
     part, impact = parts[0], price_of(parts[0].cost, rank)
-    is_blind = part.phase == IN_STEP and (bool(unseen_compute(rank)) or _may_replay(rank, limits))
+    is_blind = part.phase == IN_STEP and (bool(unseen_compute(rank)) or _may_replay(facts, rank, limits))
     is_unsure = bool(clock_note(facts, rank)) or is_blind
     at_most = WARNING if part.phase in _IS_WORK or is_unsure else CRITICAL
     return Finding(
         diagnosis="OVERHEAD_BOUND",
         severity=severity_of(impact, rank, limits, at_most=at_most),
         summary=_summary(part, rank, limits),
-        why=_why(part, parts[1:], rank) + _replay_note(part, rank, limits) + clock_note(facts, rank),
+        why=_why(part, parts[1:], rank) + _replay_note(part, facts, rank, limits) + clock_note(facts, rank),
         next=_next(part, facts, rank, limits),
         rule=rule_text(overhead_bound),
         evidence=(
@@ -164,7 +164,7 @@ def _next(part: Part, facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
     if part.phase in (EVAL, CHECKPOINT, GC):
         num_steps, each = units.count(part.spent.count), units.duration(part.spent.mean or 0.0)
         return _RARER[part.phase].format(num_steps=num_steps, each=each)
-    if part.phase == IN_STEP and _may_replay(rank, limits):
+    if part.phase == IN_STEP and _may_replay(facts, rank, limits):
         return f"if the step replays a CUDA graph, this is the model's own work: profile it; else {_NAME_IT[IN_STEP]}"
     if part.phase == IN_STEP and FORWARD in unseen_compute(rank) and FORWARD not in rank.state.unwatched:
         return "give `trace_step` the model that runs, and call it as `model(batch)`: no forward of it was seen"
@@ -173,13 +173,13 @@ def _next(part: Part, facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
     return _NAME_IT[part.phase]
 
 
-def _may_replay(rank: RankFacts, limits: Thresholds) -> bool:
-    """Whether the model's own work is hardly seen beside a device: it may be in a graph, which nobody calls."""
-    return not rank.state.identity.device.startswith("cpu") and compute_share(rank) < limits.seen_compute_share
+def _may_replay(facts: Facts, rank: RankFacts, limits: Thresholds) -> bool:
+    """Whether the model's own work is hardly seen on the device's clock: it may be in a graph, which nobody calls."""
+    return facts.clock == "device" and compute_share(rank) < limits.seen_compute_share
 
 
-def _replay_note(part: Part, rank: RankFacts, limits: Thresholds) -> str:
-    if part.phase != IN_STEP or not _may_replay(rank, limits):
+def _replay_note(part: Part, facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
+    if part.phase != IN_STEP or not _may_replay(facts, rank, limits):
         return ""
     return (
         "; hardly any forward, backward or optimizer step was seen: replays of a CUDA graph look like this from outside"

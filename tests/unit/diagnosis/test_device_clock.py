@@ -138,6 +138,16 @@ def test_replays_of_a_graph_are_not_blamed_on_the_script() -> None:
     assert found.next.startswith("if the step replays a CUDA graph")
 
 
+def test_a_blocking_call_on_the_hosts_clock_is_no_graph() -> None:
+    step = step_ms(input=0.2, forward=0.3, backward=0.3, optimizer=0.2, in_step=19)
+
+    found = diagnose(facts_of_steps([step] * 40, state=CUDA)).step_time[0]
+
+    assert found.severity == "warning"
+    assert "CUDA graph" not in found.why + found.next
+    assert "host clock" in found.why
+
+
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +258,16 @@ def test_collections_that_keep_the_host_are_named() -> None:
     assert found is not None
     assert "gc.freeze()" in found.next
     assert "garbage collection" in found.why
+
+
+@pytest.mark.parametrize(("gc", "is_said"), [(9, True), (1, False)])
+def test_collections_that_nobody_can_tell_from_work_are_said(gc: float, *, is_said: bool) -> None:
+    host = step_ms(input=1, forward=4, backward=5, optimizer=1, gc=gc, in_step=9 - gc)
+
+    found = diagnose(facts_of_steps([timed(host, run_ahead=(0, 9), **WORK)] * 40, state=CUDA)).verdict
+
+    assert found.diagnosis == "COMPUTE_BOUND"
+    assert ("garbage collection" in found.why) == is_said
 
 
 def test_the_workers_advised_are_those_that_make_a_batch_in_time() -> None:
