@@ -248,8 +248,10 @@ class StepBuilder(InferredSteps):
             self._close_across(FETCH)
             self._period.acc[self._stack[-1]] += self._period.acc[FETCH]
             self._period.acc[FETCH] = 0
+            is_training = self._fetches.exhausted()
+            self._period.is_fed_before |= is_training
             if self._is_inferring:
-                self._no_batch()
+                self._no_batch(is_training=is_training)
         elif code == edges.RAISED:
             self._raised_in = self._stack[-1]
         elif code == edges.STEP_BEGIN:
