@@ -1,4 +1,4 @@
-"""Sees optimizer steps, through torch's own global step hooks."""
+"""Sees optimizer steps, through hooks around each of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from threading import get_ident
 from typing import Any, Callable, Final
 
+from traceml.recorder.hooks import steps
 from traceml.recorder.pen import Pen
 from traceml.wire import edges
 
@@ -16,16 +17,11 @@ _CLOSE: Final = edges.OPTIMIZER + edges.CLOSE
 
 def install(pen: Pen) -> str:
     """Registers the hooks; returns why they cannot be, or nothing."""
-    torch = sys.modules["torch"]
-    module = sys.modules["torch.optim.optimizer"]
-    if not hasattr(module, "register_optimizer_step_pre_hook"):
-        return f"torch {torch.__version__} has no global optimizer hooks; torch 2.0 or newer is needed to see them"
     before, after = _make_hooks(pen, HOOK)
-    handles = [
-        module.register_optimizer_step_pre_hook(before),
-        module.register_optimizer_step_post_hook(after),
-    ]
-    pen.guard.register(HOOK, _removal(handles))
+    remove = steps.register(before, after)
+    if remove is None:
+        return f"torch {sys.modules['torch'].__version__} steps its optimizers another way"
+    pen.guard.register(HOOK, remove)
     return ""
 
 
