@@ -25,37 +25,34 @@ _NUM_RECENT: Final = 32
 class StepEvents:
     """Watches one rank's records and messages go by.
 
-    `stored_until` is the step behind which a restarted reader goes on: what earlier messages told is stored.
+    `until_ns` is the end of the newest step; a restarted reader goes on behind it: what was told of before is stored.
     """
 
     def __init__(self) -> None:
-        self.stored_until = 0
-        self._exceptions: dict[int, str] = {}  # the names of what failed steps raised
+        self.until_ns = 0
+        self._exceptions: dict[int, str] = {}  # the names of what failed steps raised, by the recorder's numbers
         self._recent_ns: deque[int] = deque(maxlen=_NUM_RECENT)
-        self._told: list[Event] = []
+        self._compilations: list[Compilation] = []  # whose step has not ended yet
 
-    def learn(self, body: Body, *, rank: int, num_before: int = 0) -> None:
+    def learn(self, body: Body) -> None:
         """Takes in a message that is about a step: what it raised, or what the compiler did in it.
 
-        Args:
-            body: The message.
-            rank: Whose it is.
-            num_before: Steps that were inferred before the first `trace_step`, from which on the message counts.
+        Messages are read before the edges that they belong to. The recorder's numbers begin anew with the first
+        `trace_step`, and before it count updates: so a compilation's step is found by its time.
         """
         if isinstance(body, StepFailure):
-            self._exceptions[body.step + num_before] = body.exception
-        elif isinstance(body, Compilation) and (body.is_again or body.is_eager):
-            step = body.step + num_before
-            if step <= self.stored_until:
-                return
-            kind = "now eager" if body.is_eager else "recompilation"
-            text = ": ".join(part for part in (body.function, body.reason) if part)
-            self._told.append(Event(kind, rank, step, body.at_ns, body.duration_ns or None, text=text))
+            self._exceptions[body.step] = body.exception
+        elif isinstance(body, Compilation) and (body.is_again or body.is_eager) and body.at_ns > self.until_ns:
+            self._compilations.append(body)
 
-    def told(self) -> list[Event]:
-        """What messages have told since the last call."""
-        told, self._told = self._told, []
-        return told
+    def told(self, *, rank: int, step: int, end_ns: int) -> list[Event]:
+        """What messages have told of the step that ended at `end_ns`."""
+        self.until_ns = end_ns
+        if not self._compilations:
+            return []
+        ended = [body for body in self._compilations if body.at_ns <= end_ns]
+        self._compilations = [body for body in self._compilations if body.at_ns > end_ns]
+        return [_of_compilation(body, rank=rank, step=step) for body in ended]
 
     def stands_out(self, record: StepRecord) -> bool:
         """Whether `of` has anything to look at: most steps are short and have none of it."""
@@ -64,8 +61,13 @@ class StepEvents:
         self._recent_ns.append(record.period_ns)
         return False
 
-    def of(self, record: StepRecord) -> Iterator[Event]:
-        """The events of one record."""
+    def of(self, record: StepRecord, *, num_before: int = 0) -> Iterator[Event]:
+        """The events of one record.
+
+        Args:
+            record: The next one.
+            num_before: Steps that were inferred before the first `trace_step`.
+        """
         eval_ns, checkpoint_ns, gc_ns = (record.phase_ns[i] or 0 for i in (_EVAL, _CHECKPOINT, _GC))
         if eval_ns >= _EVAL_NS:
             yield self._event("evaluation", record, eval_ns)
@@ -76,7 +78,7 @@ class StepEvents:
         if gc_ns >= _GC_NS:
             yield self._event("garbage collection", record, gc_ns)
         if record.failed_in is not None:
-            name = self._exceptions.pop(record.step, "")
+            name = self._exceptions.pop(record.step - num_before, "")
             text = f"{name} in {phases.label(record.failed_in)}" if name else f"in {phases.label(record.failed_in)}"
             yield Event("failed step", record.rank, record.step, record.end_ns, record.period_ns, text=text)
             return
@@ -97,3 +99,9 @@ class StepEvents:
         return Event(
             "slow step", record.rank, record.step, record.end_ns, duration_ns, text=phases.label(max(parts)[1])
         )
+
+
+def _of_compilation(body: Compilation, *, rank: int, step: int) -> Event:
+    kind = "now eager" if body.is_eager else "recompilation"
+    text = ": ".join(part for part in (body.function, body.reason) if part)
+    return Event(kind, rank, step, body.at_ns, body.duration_ns or None, text=text)

@@ -88,7 +88,7 @@ class StepBuilder(InferredSteps):
                 self._was_told = True
                 self._is_inferring = self._is_inferring or (body.infers and not self._cursor)
         else:
-            self._events.learn(body, rank=self.state.identity.rank, num_before=self._num_inferred)
+            self._events.learn(body)
 
     def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
@@ -151,7 +151,7 @@ class StepBuilder(InferredSteps):
     def take(self) -> Taken:
         """What is finished since the last take."""
         steps: list[StepRecord] = []
-        events = self._events.told()
+        events: list[Event] = []
         rank, held, draft = self.state.identity.rank, self._held, None
         while held and not held[0].fetches.undecided:
             draft = held.popleft()
@@ -159,8 +159,9 @@ class StepBuilder(InferredSteps):
                 self._end_startup(draft.start_ns)
             record = record_of(draft, rank=rank, was_counted=self._was_counted)
             steps.append(record)
+            events.extend(self._events.told(rank=rank, step=draft.step, end_ns=draft.end_ns))
             if self._events.stands_out(record):
-                events.extend(self._events.of(record))
+                events.extend(self._events.of(record, num_before=self._num_inferred))
         if draft is not None:
             self._cursor = self._cursor_behind(draft)
         segments, self._segments = tuple(self._segments), []
@@ -203,7 +204,9 @@ class StepBuilder(InferredSteps):
             self._end_startup(end_ns)
         self._last_ns = self._period_ns = end_ns
         self._period = Period.fresh()
-        return self.take()
+        taken = self.take()
+        late = self._events.told(rank=self.state.identity.rank, step=self._step, end_ns=end_ns)
+        return replace(taken, events=(*taken.events, *late))
 
     def _means(self) -> tuple[list[int], list[bool], Callable[[int], None], Callable[[int], None]]:
         """What the codes mean: the slot of each, which closes count, and what to do."""
@@ -368,7 +371,7 @@ class StepBuilder(InferredSteps):
         found = json.loads(cursor)
         self.position, self._step = found["position"], found["step"]
         self._last_ns = self._period_ns = found["end_ns"]
-        self._events.stored_until = self._step
+        self._events.until_ns = self._last_ns
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
         inference, self._num_inferred = found.get("inference"), found.get("num_inferred", 0)
         training = found["training"] if inference is None else inference["fetches"]["training"]
