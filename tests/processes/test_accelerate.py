@@ -14,7 +14,9 @@ from tests.processes import running
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytest.importorskip("accelerate", reason="accelerate is not installed: pip install accelerate (30 MB with all it needs)")
+pytest.importorskip(
+    "accelerate", reason="accelerate is not installed: pip install accelerate (30 MB with all it needs)"
+)
 pytestmark = [pytest.mark.process, pytest.mark.torch]
 SCRIPT = str(running.SCRIPTS / "accelerated.py")
 NUM_BATCHES = 11  # an epoch; there are two
@@ -42,9 +44,7 @@ def numbers(result: running.Result) -> Sequence[int]:
     return [found[name] for name in ("steps", "micro_batches", "optimizer_steps", "world_size")]
 
 
-@pytest.mark.parametrize(
-    ("precision", "every", "num_steps"), [("no", 4, 6), ("no", 1, 22), ("bf16", 1, 22)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("precision", "every", "num_steps"), [("no", 4, 6), ("no", 1, 22), ("bf16", 1, 22)], ids=str)
 def test_without_a_line_of_code_every_update_is_a_step_and_every_batch_a_micro_batch(
     tmp_path: Path, precision: str, every: int, num_steps: int
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ def test_what_a_launcher_starts_is_the_run_and_it_stays_silent(tmp_path: Path, c
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "train.py").write_text(
-        f"import sys; sys.path.insert(0, {os.path.dirname(PARTS)!r})\n"
+        f"import sys; sys.path.insert(0, {str(running.SCRIPTS)!r})\n"
         "from parts import train\n"
         "train()\n"
         "print(__name__, __spec__.name)\n",

@@ -20,34 +20,46 @@ _GC_NS: Final = 20 * _MS
 _SPIKE_NS: Final = 50 * _MS
 _SPIKE_TIMES: Final = 4  # times the median of the steps before
 _NUM_RECENT: Final = 32
+_NUM_ENDED: Final = 256  # steps whose messages may still come
 
 
 class StepEvents:
     """Watches one rank's records and messages go by.
 
-    `until_ns` is the end of the newest step; a restarted reader goes on behind it: what was told of before is stored.
+    `stored_ns` is the end of the step behind which a restarted reader goes on: what was told of before is stored.
     """
 
     def __init__(self) -> None:
-        self.until_ns = 0
+        self.stored_ns = 0
         self._exceptions: dict[int, str] = {}  # the names of what failed steps raised, by the recorder's numbers
         self._recent_ns: deque[int] = deque(maxlen=_NUM_RECENT)
+        self._ended: deque[tuple[int, int]] = deque(maxlen=_NUM_ENDED)  # when, and which step
         self._compilations: list[Compilation] = []  # whose step has not ended yet
+        self._late: list[tuple[Compilation, int]] = []  # with the step that had ended when they came
 
     def learn(self, body: Body) -> None:
         """Takes in a message that is about a step: what it raised, or what the compiler did in it.
 
-        Messages are read before the edges that they belong to. The recorder's numbers begin anew with the first
-        `trace_step`, and before it count updates: so a compilation's step is found by its time.
+        The recorder's numbers begin anew with the first `trace_step`, and count updates before it: so a compilation's
+        step is found by its time. Its message may be read before or behind the step's end.
         """
         if isinstance(body, StepFailure):
             self._exceptions[body.step] = body.exception
-        elif isinstance(body, Compilation) and (body.is_again or body.is_eager) and body.at_ns > self.until_ns:
-            self._compilations.append(body)
+        elif isinstance(body, Compilation) and (body.is_again or body.is_eager) and body.at_ns > self.stored_ns:
+            step = next((step for end_ns, step in self._ended if end_ns >= body.at_ns), None)
+            if step is None:
+                self._compilations.append(body)
+            else:
+                self._late.append((body, step))
+
+    def late(self, *, rank: int) -> list[Event]:
+        """What messages have told since the last call of steps that had ended before."""
+        late, self._late = self._late, []
+        return [_of_compilation(body, rank=rank, step=step) for body, step in late]
 
     def told(self, *, rank: int, step: int, end_ns: int) -> list[Event]:
         """What messages have told of the step that ended at `end_ns`."""
-        self.until_ns = end_ns
+        self._ended.append((end_ns, step))
         if not self._compilations:
             return []
         ended = [body for body in self._compilations if body.at_ns <= end_ns]
@@ -104,4 +116,5 @@ class StepEvents:
 def _of_compilation(body: Compilation, *, rank: int, step: int) -> Event:
     kind = "now eager" if body.is_eager else "recompilation"
     text = ": ".join(part for part in (body.function, body.reason) if part)
+    step = max(1, step - 1) if body.is_eager else step  # which is noticed behind the step that it came up in
     return Event(kind, rank, step, body.at_ns, body.duration_ns or None, text=text)

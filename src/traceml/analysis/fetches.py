@@ -1,7 +1,8 @@
 """Decides whose a fetch was: the training loop's, or an evaluation's; late, when the forwards around it are known.
 
-A fetch is training's when its iterator has a grad-mode forward of a traced model between two of its fetches (the one that
-finds it exhausted is one), or, with a single fetch so far or from a loader that has fed training before, directly after it. One that is followed by a no-grad forward before any grad-mode one is `eval`.
+A fetch is training's when its iterator has a grad-mode forward of a traced model between two of its fetches (one
+that finds it exhausted counts), or, with a single fetch so far or from a loader that has fed training before, directly
+after it. One that is followed by a no-grad forward before any grad-mode one is `eval`.
 All others are `eval` too, but only known to be so when the next step has ended.
 """
 

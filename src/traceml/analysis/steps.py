@@ -151,8 +151,8 @@ class StepBuilder(InferredSteps):
     def take(self) -> Taken:
         """What is finished since the last take."""
         steps: list[StepRecord] = []
-        events: list[Event] = []
         rank, held, draft = self.state.identity.rank, self._held, None
+        events = self._events.late(rank=rank)
         while held and not held[0].fetches.undecided:
             draft = held.popleft()
             if self._startup is not None:
@@ -205,8 +205,8 @@ class StepBuilder(InferredSteps):
         self._last_ns = self._period_ns = end_ns
         self._period = Period.fresh()
         taken = self.take()
-        late = self._events.told(rank=self.state.identity.rank, step=self._step, end_ns=end_ns)
-        return replace(taken, events=(*taken.events, *late))
+        late = self._events.told(rank=self.state.identity.rank, step=self._step + 1, end_ns=end_ns)
+        return replace(taken, events=(*taken.events, *(replace(one, step=min(one.step, self._step)) for one in late)))
 
     def _means(self) -> tuple[list[int], list[bool], Callable[[int], None], Callable[[int], None]]:
         """What the codes mean: the slot of each, which closes count, and what to do."""
@@ -371,7 +371,7 @@ class StepBuilder(InferredSteps):
         found = json.loads(cursor)
         self.position, self._step = found["position"], found["step"]
         self._last_ns = self._period_ns = found["end_ns"]
-        self._events.until_ns = self._last_ns
+        self._events.stored_ns = self._last_ns
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
         inference, self._num_inferred = found.get("inference"), found.get("num_inferred", 0)
         training = found["training"] if inference is None else inference["fetches"]["training"]

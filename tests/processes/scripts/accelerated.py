@@ -1,4 +1,4 @@
-"""Trains with accelerate: prepared model, optimizer, loader and scheduler, 11 micro-batches of which 4 make an update."""
+"""Trains with accelerate: all is prepared, and four of eleven micro-batches make an update."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if "traced" in sys.argv:
 WAIT_S = 0.005
 
 
-class Slow(torch.utils.data.Dataset[Any]):
+class Slow(torch.utils.data.Dataset[Any]):  # type: ignore[misc]  # torch is Any where it is not installed
     """Each batch of four takes 20 ms to fetch."""
 
     def __len__(self) -> int:

@@ -9,8 +9,10 @@ from traceml.schema.records import Compilation, StepFailure
 from traceml.wire import codec, edges
 
 IN_SECOND_NS = int((START_S + 0.15) * 1e9)  # of `script`'s steps, 96 ms each
-AGAIN = Compilation(2, IN_SECOND_NS, 90_000_000, 2, 1, is_again=True, function="forward", reason="size mismatch, actual 5")
-EAGER = Compilation(2, IN_SECOND_NS + 1, 0, 2, 1, is_eager=True, reason="size mismatch, actual 9")
+AGAIN = Compilation(
+    2, IN_SECOND_NS, 90_000_000, 2, 1, is_again=True, function="forward", reason="size mismatch, actual 5"
+)
+EAGER = Compilation(2, int((START_S + 0.195) * 1e9), 0, 2, 1, is_eager=True, reason="size mismatch, actual 9")
 
 
 def script() -> EdgeScript:

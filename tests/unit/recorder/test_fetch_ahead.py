@@ -1,4 +1,4 @@
-"""Trains from a loader that fetches one batch ahead, as accelerate's does: every batch is one, the last of an epoch too."""
+"""Trains from a loader that fetches one batch ahead, as accelerate's does: the last batch of an epoch counts, too."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def test_a_traced_epochs_batches_are_all_counted_once(recording: Recording, num_
 
 
 @pytest.mark.parametrize(("num_batches", "every", "groups"), [(2, 1, 2), (7, 1, 7), (11, 4, 3), (9, 4, 3), (8, 4, 2)])
-def test_inferred_steps_are_an_epochs_updates(
-    recording: Recording, num_batches: int, every: int, groups: int
-) -> None:
+def test_inferred_steps_are_an_epochs_updates(recording: Recording, num_batches: int, every: int, groups: int) -> None:
     train(num_batches=num_batches, every=every, traced=False)
 
     steps = recording.steps()

@@ -19,7 +19,7 @@ from traceml.recorder import step as _step  # noqa: E402
 from traceml.recorder.hooks.stand import METHOD, SLOT  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema.phases import PHASE_INDEX  # noqa: E402
-from traceml.schema.records import Watching  # noqa: E402
+from traceml.schema.records import Fault, Watching  # noqa: E402
 
 pytestmark = pytest.mark.torch
 INPUT = PHASE_INDEX["input"]
@@ -73,6 +73,38 @@ def test_selective_mode_hooks_exactly_what_was_asked_for(tmp_path: Path, phase: 
     assert [seen(step) - {"eval"} for step in steps] == [{phase}] * 5
     assert set(recording.builder.state.watched) - {"eval"} == {phase}
     assert set(recording.builder.state.unwatched) >= ALL - {phase}
+
+
+def test_hooks_that_were_not_asked_for_come_off_when_the_script_says_so_late(recording: Recording) -> None:
+    model, optimizer = parts()
+    train(model, optimizer, torch_loader())
+    recording.session.keep(("backward",))
+    train(model, optimizer, torch_loader())
+
+    steps = recording.steps()
+
+    assert [seen(step) for step in steps] == [ALL] * 5 + [{"backward"}] * 5
+    assert set(recording.builder.state.watched) == {"backward"}
+    assert recording.builder.state.unwatched["input"] == "not asked for in init()"
+    assert not [message for message in recording.messages if isinstance(message, Fault)]
+
+
+def test_a_wrapped_loss_is_a_tensor_where_backward_is_watched_and_computes_like_one_where_not(tmp_path: Path) -> None:
+    recording = Recording(tmp_path)
+    loss = torch.ones(1, requires_grad=True).sum()
+    assert traceml.wrap_backward(loss) is loss
+    recording.session.close("end")
+
+    recording = Recording(tmp_path, only=())
+    loss = torch.ones(1, requires_grad=True).sum()
+    wrapped = traceml.wrap_backward(loss)
+    assert isinstance(wrapped, torch.Tensor)
+    computed = (wrapped / 4, 2 * wrapped, torch.stack([wrapped]).sum(), wrapped + wrapped)
+    assert [one.item() for one in computed] == [0.25, 2, 1, 2]
+    assert not torch.isnan(wrapped)
+    with trace_step():
+        wrapped.backward()
+    assert [seen(step) for step in recording.steps()] == [{"backward"}]
 
 
 def test_a_later_run_of_the_process_sees_what_was_wrapped_in_an_earlier_one(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 import weakref
 from threading import get_ident
@@ -16,7 +17,7 @@ from typing import Any, Callable, Final, Iterator
 
 from traceml.recorder.hooks import forward, steps
 from traceml.recorder.hooks.optimizer import never
-from traceml.recorder.pen import Pen, no_matter
+from traceml.recorder.pen import Pen, no_matter, no_update
 from traceml.recorder.tracebacks import conceal
 from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED, STOP
@@ -44,6 +45,7 @@ class Roots:
             pen.on_compiled.append(self._give_back)  # the compiler would guard it
         self._found: weakref.WeakSet[Any] = weakref.WeakSet()
         self._out_of_sight = getattr(sys.modules["torch"]._C, "DisableTorchFunction", contextlib.nullcontext)  # noqa: SLF001
+        self._is_told = True  # what the optimizers train; one that is not torch's does not tell
         self._optimizers: list[weakref.ref[Any]] = []  # seen since the search began
         self._num_searches = self._num_misses = self._num_calls = 0
         self.num_updates_left = 0  # of the search; 0: there is none
@@ -63,7 +65,9 @@ class Roots:
     def updated(self, optimizer: Any, serial: int) -> None:
         """An update while searching; the third one of the leader ends it."""
         self._leader = self._leader or serial
-        if all(known() is not optimizer for known in self._optimizers):
+        if not hasattr(optimizer, "param_groups"):
+            self._is_told = False
+        elif all(known() is not optimizer for known in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
         if serial == self._leader:
             self.num_updates_left -= 1
@@ -76,6 +80,12 @@ class Roots:
         if not self.num_updates_left and self._num_misses < _NUM_MISSES:
             self._num_misses += 1
             self.search(number)
+
+    def find_compiled(self) -> None:
+        """Models whose `compile()` took their slot before we were there: no search comes past them."""
+        for found in gc.get_objects():  # 40 ms with 300,000 objects, once, and only if the compiler is loaded already
+            if issubclass(type(found), self._class) and found.__dict__.get(forward.SLOT) is not None:
+                self.compiled(found)
 
     def compiled(self, model: Any) -> None:
         """`model.compile()` has just taken the slot: ours goes before it."""
@@ -150,6 +160,8 @@ class Roots:
         """A model of which no parameter is in an optimizer (a metric network) is no root."""
         optimizers = [known() for known in self._optimizers]
         self._optimizers = []
+        if not self._is_told:
+            return
         trained = {
             id(parameter)
             for optimizer in optimizers
@@ -176,9 +188,10 @@ def install(pen: Pen) -> str:
         return f"torch {torch.__version__} steps its optimizers another way: the ends of steps are not seen"
     wrapped = list(_wrap_scalers(pen, skipped))
     pen.has_compiled_itself = roots.compiled
+    pen.has_updated = updated
 
     def remove() -> None:
-        pen.infers, pen.has_compiled_itself = False, no_matter
+        pen.infers, pen.has_compiled_itself, pen.has_updated = False, no_matter, no_update
         remove_hook()
         for owner, name, real, ours in wrapped:
             if owner.__dict__.get(name) is ours:
@@ -189,31 +202,39 @@ def install(pen: Pen) -> str:
     pen.guard.register(HOOK, remove)
     pen.infers = True
     roots.search(0)
+    if pen.skip_code is not None and pen.slot == forward.SLOT:
+        roots.find_compiled()
     return ""
 
 
-def _make_updated(  # noqa: C901  # closures over one state, as hot as a step end
+def _make_updated(  # noqa: C901, PLR0915  # closures over one state, as hot as a step end
     pen: Pen, roots: Roots
 ) -> tuple[Callable[[Any, Any, Any], None], Callable[[Any, int], int]]:
     """The hook behind each optimizer step, and what a GradScaler asks: how many updates, and that there was none."""
     nxt, mask, codes, stamps, header = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.ring.header
     numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+    others: dict[int, int] = {}  # given to wrap_optimizer, by id
     is_compiling = getattr(getattr(sys.modules["torch"], "compiler", None), "is_compiling", never)
     newest, number, base, count = 0, 0, 0.0, 0
 
     def switch(optimizer: Any) -> None:
         nonlocal newest, number, base
-        newest, found = id(optimizer), numbers.get(optimizer)
+        newest = id(optimizer)
+        try:
+            found = numbers.get(optimizer)
+        except TypeError:  # not torch's: neither a reference nor a hash need be there
+            found = others.get(newest)
         if found is None:
-            found = numbers[optimizer] = min(len(numbers) + 1, _MAX_OPTIMIZERS)
+            found = min(len(numbers) + len(others) + 1, _MAX_OPTIMIZERS)
+            try:
+                numbers[optimizer] = found
+            except TypeError:
+                others[newest] = found
             if found > 1:
                 roots.search(found)  # its model may be another one
         number, base = found, float(found << edges.UPDATE_BITS)
 
     def tend(optimizer: Any, j: int) -> None:
-        if (number == 1 and pen.num_steps == pen.stop_at) or header[STOP]:
-            pen.stop()
-            return
         if not pen.num_forwards and not pen.busy:
             roots.missed(number)
         if roots.num_updates_left:
@@ -230,6 +251,9 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
         try:
             if id(optimizer) != newest:
                 switch(optimizer)
+            if (number == 1 and pen.num_steps == pen.stop_at) or header[STOP]:
+                pen.stop()  # the steps that were asked for are over only now: the next one's first update
+                return
             count += 1
             j = nxt()
             k = j & mask
@@ -243,8 +267,6 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
                 or not pen.num_forwards
                 or j >= pen.house_due
                 or stamps[(j - 1) & mask] >= pen.memory_due
-                or pen.num_steps == pen.stop_at
-                or header[STOP]
             ):
                 tend(optimizer, j)
             pen.num_forwards = 0

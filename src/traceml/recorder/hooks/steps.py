@@ -57,7 +57,7 @@ def _register_by_class(base: Any, before: Optional[Hook], after: Optional[Hook])
 
 
 class _Classes:
-    """The `step` of each optimizer's class, wrapped once. What a scheduler has kept of it calls nobody after `remove`."""
+    """The `step` of each optimizer's class, wrapped once. What a scheduler keeps of it calls nobody after `remove`."""
 
     def __init__(self, base: Any) -> None:
         self.before: list[Hook] = []
