@@ -73,6 +73,8 @@ def wrap_optimizer(one: Any) -> Any:
         if step.current is not None:
             _watch_optimizer(step.current, one)
         return one
+    if step.current is not None and step.current.guard.is_on(optimizer.HOOK) and _is_of_torch(one):
+        return one  # before torch 2.0: it is seen anyway
     return wrapped(_Optimizer, one)
 
 
@@ -259,6 +261,11 @@ def _watch_optimizer(pen: Pen, one: Any) -> None:
         pen.tell(watched=(phases.OPTIMIZER,))
     except Exception as error:  # noqa: BLE001  # guard
         pen.guard.fault(optimizer.HOOK, error)
+
+
+def _is_of_torch(one: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(one, torch.optim.Optimizer)
 
 
 def _is_tensor(value: Any) -> bool:
