@@ -163,7 +163,9 @@ def test_a_fetch_inside_the_step_is_input_and_no_rest(recording: Recording) -> N
     records = recording.steps()[1:]
 
     rests = sorted((record.phase_ns[PHASE_INDEX["in_step"]] or 0) / (record.phase_ns[INPUT] or 1) for record in records)
-    assert rests[len(rests) // 2] < 1 / 4  # a single step may have met a busy machine
+    assert (
+        rests[len(rests) // 2] < 1 / 4
+    )  # of five: one or two may have met a busy machine, and a fetch that is no input would show in all
     assert all(sum(ns or 0 for ns in record.phase_ns) == record.period_ns for record in records)
 
 
