@@ -6,6 +6,8 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_PIP ?=
 REPEAT ?= 5
+# tests that run at the same time; most of them sleep
+JOBS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -47,10 +49,10 @@ types: $(VENV)/.stamp-dev ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(VENV)/.stamp-dev ## the unit tests
-	$(BIN)/python -m pytest -q tests/unit
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit
 
 processes: $(VENV)/.stamp-dev ## the tests with real processes
-	$(BIN)/python -m pytest -q tests/processes
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/processes
 
 trainings: $(VENV)/.stamp-dev ## all of tests/trainings: also habits, faults, off, side by side with a bare run; 12 min or so
 	$(BIN)/python -m pytest -q tests/trainings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Union
 from traceml.analysis.gather import RankWindow, facts_of
 from traceml.schema.distribution import Distribution
 from traceml.schema.phases import BETWEEN_STEPS, IN_STEP, PHASES, REGION_PREFIX
-from traceml.schema.records import Block, HostSample, LoaderInfo, RankIdentity, RankState, StepRecord
+from traceml.schema.records import Block, DeviceTimes, HostSample, LoaderInfo, RankIdentity, RankState, StepRecord
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts
@@ -53,6 +53,30 @@ def step_ms(
         num_samples=num_samples,
         failed_in=failed_in,
     )
+
+
+def timed(
+    record: StepRecord,
+    *,
+    run_ahead: tuple[Optional[float], Optional[float]] = (0.0, None),
+    epoch_start: float = 0.0,
+    regions: Optional[Mapping[int, float]] = None,
+    **phases: float,
+) -> StepRecord:
+    """The step with these times (ms) on the device's clock; `run_ahead` is a lower and an upper bound."""
+    own = step_ms(
+        step=record.step,
+        rank=record.rank,
+        num_micro_batches=1,
+        regions=regions,
+        epoch_start=epoch_start,
+        failed_in=None,
+        num_samples=None,
+        **phases,
+    )
+    low, high = (None if ms is None else round(ms * NS_PER_MS) for ms in run_ahead)
+    times = DeviceTimes(own.period_ns, own.phase_ns, own.region_ns, own.epoch_start_ns, (low, high))
+    return record._replace(device=times)
 
 
 def numbered(steps: Sequence[StepRecord], *, first: int = 1) -> tuple[StepRecord, ...]:

@@ -11,6 +11,7 @@ from traceml import part as _part
 from traceml.errors import SettingsError, StateError, TraceMLError, UsageError
 from traceml.recorder import step as _step
 from traceml.recorder.guard import say
+from traceml.recorder.interrupts import let_pass
 from traceml.recorder.step import count, region, trace_step
 from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER
 from traceml.settings import RUN_VARIABLE, Settings, resolve
@@ -105,6 +106,7 @@ def init(
         _part.begin(settings, arguments, only=_only(arguments))
     except Exception as error:  # noqa: BLE001  # whatever it is, the training is to go on
         _step.begin_session(None)
+        let_pass(error)
         say(f"this run is not recorded: {error}")
 
 

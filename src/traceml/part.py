@@ -12,18 +12,17 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
 
 from traceml.recorder import signs
 from traceml.recorder import step as _step
 from traceml.recorder.guard import say
+from traceml.recorder.interrupts import let_pass
 from traceml.settings import RUN_VARIABLE, Settings, resolve
 
 if TYPE_CHECKING:
     from traceml.recorder.session import Session
     from traceml.schema.records import Manifest
-
-_ARRIVED_FILE: Final = "arrived"  # launch.place's, which is not loaded where nothing trains
 
 
 class Part:
@@ -130,6 +129,7 @@ def end(how: str, exception: str = "") -> None:
             line = await_verdict(part.ring_dir, part.folder, patience_s=1.0)
             say(line or f"the summary of {_shown(part.folder)} is still being written.")
     except Exception as error:  # noqa: BLE001  # the end of the user's process is theirs
+        let_pass(error)
         say(f"the end of the run could not be recorded: {error}")
 
 
@@ -148,7 +148,7 @@ def _open_late(is_step: bool) -> None:  # as signs.arm calls it
     signs.arm(on_sign=lambda _: _seat(), optimizers=False)
     pen = part.session.pen
     pen.late_looks.append(lambda: _seat() if pen.num_steps else None)  # without a backward: the first step's end
-    pen.house_due = 0
+    pen.tend_soon()
 
 
 def _open(settings: Settings, arguments: Mapping[str, Any]) -> Part:
@@ -269,7 +269,9 @@ def _manifest() -> tuple[Path, Manifest]:
 
 
 def _mark(manifest: Manifest) -> None:
-    (Path(manifest.ring_dir) / _ARRIVED_FILE).touch(mode=0o600)
+    from traceml.wire.ringfolder import ARRIVED  # noqa: PLC0415  # not loaded where nothing trains
+
+    (Path(manifest.ring_dir) / ARRIVED).touch(mode=0o600)
 
 
 def _next_trial(settings: Settings, before: Path) -> Settings:

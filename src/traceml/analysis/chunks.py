@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 from typing import Callable, Final, Iterator, Sequence, Union
 
@@ -28,6 +29,32 @@ def chunks_of(pieces: Sequence[Piece], name_region: NameRegion, *, max_chunks: i
         At most `max_chunks` chunks. With fewer steps, one a step.
     """
     return tuple(_chunk(group, name_region) for group in _groups(pieces, max_chunks))
+
+
+def with_walls(chunks: Sequence[Chunk], pieces: Sequence[Piece]) -> tuple[Chunk, ...]:
+    """Chunks of the device's clock with the median period on the host's.
+
+    Args:
+        chunks: In step order.
+        pieces: What they were made of, as the host's clock has it.
+    """
+    found, at = [], 0
+    for chunk in chunks:
+        records: list[StepRecord] = []
+        blocks: list[Block] = []
+        while at < len(pieces) and _last(pieces[at]) <= chunk.last_step:
+            piece = pieces[at]
+            if isinstance(piece, Block):
+                blocks.append(piece)
+            else:
+                records.append(piece)
+            at += 1
+        found.append(replace(chunk, wall_median_ns=_median_period(records, blocks) if records or blocks else None))
+    return tuple(found)
+
+
+def _last(piece: Piece) -> int:
+    return piece.last_step if isinstance(piece, Block) else piece.step
 
 
 def _groups(pieces: Sequence[Piece], max_chunks: int) -> Iterator[list[Piece]]:

@@ -17,6 +17,7 @@ FETCH: Final = NUM_PHASES + phases.MAX_REGIONS
 STARTING: Final = FETCH + 1
 NO_GRAD: Final = FETCH + 2
 NUM_SLOTS: Final = FETCH + 3
+REGIONS: Final = range(FIRST_REGION, FETCH)
 INPUT: Final = phases.PHASE_INDEX[phases.INPUT]
 FORWARD: Final = phases.PHASE_INDEX[phases.FORWARD]
 BACKWARD: Final = phases.PHASE_INDEX[phases.BACKWARD]
@@ -46,6 +47,7 @@ class Period:
     counted_tokens: Optional[int] = None
     user_step: Optional[int] = None
     is_fed_before: bool = False  # a training iterator was exhausted: the batch in hand was fetched in another period
+    no_grad_to: Optional[int] = None  # the slot that no-grad forwards turned out to be
 
     @classmethod
     def fresh(cls) -> Period:
@@ -65,13 +67,26 @@ class Period:
         if other.counted_tokens is not None:
             self.counted_tokens = other.counted_tokens + (self.counted_tokens or 0)
         self.user_step = self.user_step if other.user_step is None else other.user_step
+        self.no_grad_to = self.no_grad_to if other.no_grad_to is None else other.no_grad_to
 
     def move(self, slot: int, to: int) -> None:
         """Gives a slot's time to another."""
         if self.acc[slot]:
             self.acc[to] += self.acc[slot]
             self.seen[to] = True
+            if slot == NO_GRAD:
+                self.no_grad_to = to
         self.acc[slot], self.seen[slot] = 0, False
+
+
+@dataclass
+class DeviceDraft:
+    """A step on the device's clock by slot; fetches by their iterator, as whose they were is known late."""
+
+    period_ns: int
+    acc: list[int]
+    waits: dict[int, int]
+    run_ahead_ns: tuple[Optional[int], Optional[int]] = (None, None)
 
 
 @dataclass
@@ -88,10 +103,16 @@ class Draft:
     serial: int
     num_fetches: int  # of that iterator, so far
     inference: Optional[dict[str, Any]] = None  # where steps are inferred: how to go on behind it
+    timeline: Any = None  # where there is a device's clock: its Snapshot there
+    device: Optional[DeviceDraft] = None
+    is_settled: bool = True  # nothing more will be known of it on the device's clock
 
 
 def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:
-    """The record of a draft whose fetches are decided; samples counted by hand replace those read off batches."""
+    """The record of a draft whose fetches are decided, on the host's clock.
+
+    Samples counted by hand replace those read off batches.
+    """
     period, num_micro_batches, epoch_start_ns = draft.period, 0, 0
     num_samples = num_tokens = None
     for waited in draft.fetches.training.values():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Iterator
+from typing import Final, Iterator, Sequence
 
 from traceml.schema import phases
-from traceml.schema.records import Compilation, Event, StepFailure, StepRecord
+from traceml.schema.records import HALTED, Compilation, Event, Halt, StepFailure, StepRecord
 from traceml.wire.codec import Body
 
 _EVAL: Final = phases.PHASE_INDEX[phases.EVAL]
@@ -68,25 +68,32 @@ class StepEvents:
 
     def stands_out(self, record: StepRecord) -> bool:
         """Whether `of` has anything to look at: most steps are short and have none of it."""
-        if record.period_ns >= _CHECKPOINT_NS or record.failed_in is not None:
+        period_ns = record.period_ns if record.device is None else record.device.period_ns
+        if period_ns >= _CHECKPOINT_NS or record.failed_in is not None:
             return True
-        self._recent_ns.append(record.period_ns)
+        self._recent_ns.append(period_ns)
         return False
 
     def of(self, record: StepRecord, *, num_before: int = 0) -> Iterator[Event]:
-        """The events of one record.
+        """The events of one record, by the device's clock where it has one.
+
+        A step that waits for all that was queued before (`loss.item()` every 50 steps) is long on the host's alone.
 
         Args:
             record: The next one.
             num_before: Steps that were inferred before the first `trace_step`.
         """
-        eval_ns, checkpoint_ns, gc_ns = (record.phase_ns[i] or 0 for i in (_EVAL, _CHECKPOINT, _GC))
+        if record.failed_in == HALTED:
+            return  # told by `halted`: what its phases took says nothing
+        own = record.device or record
+        eval_ns, checkpoint_ns = own.phase_ns[_EVAL] or 0, own.phase_ns[_CHECKPOINT] or 0
+        gc_ns = record.phase_ns[_GC] or 0  # the host's alone
         if eval_ns >= _EVAL_NS:
             yield self._event("evaluation", record, eval_ns)
         if checkpoint_ns >= _CHECKPOINT_NS:
             yield self._event("checkpoint", record, checkpoint_ns)
-        if record.epoch_start_ns >= _EPOCH_NS:
-            yield self._event("epoch start", record, record.epoch_start_ns)
+        if own.epoch_start_ns >= _EPOCH_NS:
+            yield self._event("epoch start", record, own.epoch_start_ns)
         if gc_ns >= _GC_NS:
             yield self._event("garbage collection", record, gc_ns)
         if record.failed_in is not None:
@@ -94,19 +101,26 @@ class StepEvents:
             text = f"{name} in {phases.label(record.failed_in)}" if name else f"in {phases.label(record.failed_in)}"
             yield Event("failed step", record.rank, record.step, record.end_ns, record.period_ns, text=text)
             return
-        rest_ns = record.period_ns - eval_ns - checkpoint_ns - record.epoch_start_ns - gc_ns
+        rest_ns = max(0, own.period_ns - eval_ns - checkpoint_ns - own.epoch_start_ns - gc_ns)
         if rest_ns >= _SPIKE_NS and len(self._recent_ns) == _NUM_RECENT:
             typical = sorted(self._recent_ns)[_NUM_RECENT // 2]
             if rest_ns >= _SPIKE_TIMES * typical:
                 yield self._spike(record, rest_ns)
         self._recent_ns.append(rest_ns)
 
+    def halted(self, record: StepRecord, halts: Sequence[Halt]) -> Event:
+        """The first step of a halt."""
+        why = " and ".join(sorted({halt.why for halt in halts}))
+        return Event("halted", record.rank, record.step, record.end_ns, record.period_ns, text=why)
+
     def _event(self, kind: str, record: StepRecord, duration_ns: int) -> Event:
         return Event(kind, record.rank, record.step, record.end_ns, duration_ns)
 
     def _spike(self, record: StepRecord, duration_ns: int) -> Event:
         parts = [
-            (ns or 0, phases.PHASES[i]) for i, ns in enumerate(record.phase_ns) if i not in (_EVAL, _CHECKPOINT, _GC)
+            (ns or 0, phases.PHASES[i])
+            for i, ns in enumerate((record.device or record).phase_ns)
+            if i not in (_EVAL, _CHECKPOINT, _GC)
         ]
         return Event(
             "slow step", record.rank, record.step, record.end_ns, duration_ns, text=phases.label(max(parts)[1])

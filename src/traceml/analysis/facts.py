@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Mapping, Optional
 
 from traceml.schema import phases
@@ -21,7 +21,12 @@ class Chunk:
     period_mean_ns: float
     phase_mean_ns: Mapping[str, float]
     epoch_start_mean_ns: float = 0.0  # part of input
+    wall_median_ns: Optional[float] = None  # the median period on the host's clock, where the others are the device's
 
+
+#: The device's clock is judged on when at least this share of the steady steps has it: those that were lost may be of a
+#: kind (captured graphs, the longest ones), and with a fifth of them missing a share can be wrong by a fifth.
+MOST_STEPS = 0.8
 
 #: Phases that are zero when unseen, but only where their hook is installed.
 _HOOKED = frozenset({phases.EVAL, phases.CHECKPOINT, phases.GC})
@@ -38,15 +43,29 @@ def is_absent_when_unseen(phase: str, watched: tuple[str, ...]) -> bool:
 
 
 @dataclass(frozen=True)
-class RankFacts:
-    """One rank's steady steps: no warm-up, no failed step.
+class DeviceFacts:
+    """The steady steps of a rank that have the device's clock. `run_ahead_*` count the steps where a bound is known."""
 
-    `phases` is keyed by phase name and `region:<name>`; a phase that was never seen, and whose absence is not a zero,
-    is missing. Its distribution counts only the steps that had an edge of it.
+    num_steps: int
+    period: Distribution
+    phases: Mapping[str, Distribution]
+    epoch_start: Distribution
+    chunks: tuple[Chunk, ...]
+    run_ahead_low: Distribution
+    run_ahead_high: Distribution
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """One rank's steady steps: no warm-up, no failed step, none in which the process was stopped or traced.
+
+    On the device's clock they are only those that have it. `num_steady`, `period`, `phases`, `epoch_start` and `chunks`
+    are on the clock of the Facts. `phases` is keyed by phase name and `region:<name>`; a phase that was never seen, and
+    whose absence is not a zero, is missing. Its distribution counts only the steps that had an edge of it.
     """
 
     state: RankState
-    num_steps: int  # all finished ones, failed and warm-up too
+    num_steps: int  # all finished ones, failed, halted and warm-up too
     num_warmup: int
     num_failed: int
     num_steady: int
@@ -65,6 +84,33 @@ class RankFacts:
     all_tokens: Optional[int] = None
     startup_ns: Optional[int] = None
     tail_ns: Optional[int] = None
+    num_halted: int = 0  # left out: the process was stopped or traced
+    device: Optional[DeviceFacts] = None  # None: no steady step has the device's clock
+    host: Optional[RankFacts] = None  # the same rank on the host's clock, where this one is on the device's
+
+    @property
+    def wall(self) -> RankFacts:
+        """The same rank on the host's clock: the periods as the wall clock has them."""
+        return self if self.host is None else self.host
+
+    @property
+    def num_untimed(self) -> int:
+        """The number of steady steps that are left out, as they have no device times; 0 on the host's clock."""
+        return self.wall.num_steady - self.num_steady
+
+    def on_device(self) -> RankFacts:
+        """The same rank on the device's clock, which it has."""
+        device = self.device
+        assert device is not None
+        return replace(
+            self,
+            num_steady=device.num_steps,
+            period=device.period,
+            phases=device.phases,
+            epoch_start=device.epoch_start,
+            chunks=device.chunks,
+            host=self,
+        )
 
     @property
     def total_ns(self) -> int:
@@ -113,6 +159,8 @@ class SystemFacts:
     memory_limit_bytes: Optional[int] = None
     device_names: tuple[str, ...] = ()
     device_busy_percent_mean: Optional[float] = None
+    device_busy_percent_steady: Optional[float] = None  # of the samples within the steady steps
+    num_device_samples_steady: int = 0
     device_throttled_share: Optional[float] = None
     throttle_reasons: tuple[str, ...] = ()
     rss_bytes_p50: Optional[int] = None  # of the largest rank

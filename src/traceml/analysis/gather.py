@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Iterable, Optional, Sequence, Union
 
-from traceml.analysis.chunks import chunks_of
-from traceml.analysis.facts import Ending, Facts, RankFacts, is_absent_when_unseen
+from traceml.analysis.chunks import NameRegion, chunks_of, with_walls
+from traceml.analysis.facts import MOST_STEPS, DeviceFacts, Ending, Facts, RankFacts, is_absent_when_unseen
 from traceml.analysis.surroundings import memory_of, system_of
 from traceml.analysis.warmup import Warmup, find_warmup
 from traceml.schema.distribution import Distribution, bucket_of
 from traceml.schema.phases import INPUT, PHASES, REGION_PREFIX
 from traceml.schema.records import (
+    HALTED,
     Block,
     DeviceSample,
     Event,
@@ -45,7 +46,7 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
     processes: Sequence[ProcessSample] = (),
     host: Sequence[HostSample] = (),
     devices: Sequence[DeviceSample] = (),
-    clock: str = "host",
+    clock: Optional[str] = None,
     world_size: int = 1,
     inferred: bool = False,
     unsure: str = "",
@@ -61,17 +62,22 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
         processes: Samples of the ranks' processes, in time order.
         host: Samples of the host, in time order.
         devices: Samples of the run's own accelerators, in time order.
-        clock: "host" or "device": the clock of the phases.
+        clock: "host" or "device": the clock of the phases. None: the device's, if most steady steps of every rank have
+            it, else the host's.
         world_size: The number of ranks the run has.
         inferred: Whether steps were inferred, without `trace_step`.
         unsure: Why inferred steps cannot be trusted; empty when they can.
         ending: How the run ended, or that it goes on; None is not known.
 
     Returns:
-        Facts without warm-up and failed steps in their distributions, with at most 64 chunks a rank.
+        Facts without warm-up and failed steps in their distributions, with at most 64 chunks a rank. On the device's
+        clock the steady steps without device times are left out of them, too.
     """
     notes: list[str] = []
     ranks = tuple(_rank_facts(window, segments, notes) for window in windows)
+    if clock is None:
+        clock = _clock_of(ranks, notes)
+        ranks = tuple(map(_on_device, ranks)) if clock == "device" else ranks
     steps = [piece for window in windows for piece in (window.pieces[:1] + window.pieces[-1:])]
     return Facts(
         clock=clock,
@@ -82,7 +88,7 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
         first_step=min((_first(piece) for piece in steps), default=None),
         last_step=max((_last(piece) for piece in steps), default=None),
         loader=_training_loader(windows),
-        system=system_of(host=host, processes=processes, devices=devices),
+        system=system_of(host=host, processes=processes, devices=devices, steady_ns=_steady_ns(windows)),
         memory=memory_of(memory, processes=processes, host=host),
         events=tuple(events),
         notes=tuple(notes),
@@ -103,8 +109,9 @@ def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str
     kept = [record for record in records if record.failed_in is None]
     warm = [record for record in kept if warmup.holds(record)]
     steady = [record for record in kept if not warmup.holds(record)] if warm else kept
-    num_steps = len(records) + sum(block.num_steps + block.num_failed for block in blocks)
-    num_failed = len(records) - len(kept) + sum(block.num_failed for block in blocks)
+    num_steps = len(records) + sum(block.num_steps + block.num_failed + block.num_halted for block in blocks)
+    num_halted = sum(record.failed_in == HALTED for record in records) + sum(block.num_halted for block in blocks)
+    num_failed = num_steps - num_halted - len(kept) - sum(block.num_steps for block in blocks)
 
     def name_region(number: int) -> str:
         return REGION_PREFIX + state.regions.get(number, f"{number}")
@@ -116,10 +123,10 @@ def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str
         num_steps=num_steps,
         num_warmup=len(warm),
         num_failed=num_failed,
-        num_steady=num_steps - len(warm) - num_failed,
+        num_steady=num_steps - len(warm) - num_failed - num_halted,
         warmup_ns=sum(record.period_ns for record in warm),
         period=_merged((r.period_ns for r in steady), (block.period for block in blocks)),
-        phases=_phases(window, steady, blocks),
+        phases=_phases(window.state, records, steady, blocks),
         epoch_start=_merged((r.epoch_start_ns for r in steady if r.epoch_start_ns), (b.epoch_start for b in blocks)),
         chunks=chunks_of(steady_pieces, name_region),
         num_micro_batches=sum(piece.num_micro_batches for piece in steady_pieces),
@@ -132,7 +139,84 @@ def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str
         all_tokens=_sum_known(piece.num_tokens for piece in all_pieces),
         startup_ns=_segment_ns(segments, rank, "startup"),
         tail_ns=_segment_ns(segments, rank, "tail"),
+        device=_device_facts(window, steady_pieces, name_region),
+        num_halted=num_halted,
     )
+
+
+def _device_facts(window: RankWindow, steady: Sequence[Piece], name_region: NameRegion) -> Optional[DeviceFacts]:
+    """The same of the device's clock; None where no steady step has it."""
+    timed = [own for own in map(_on_clock, steady) if own is not None]
+    if not timed:
+        return None
+    records = [piece for piece in timed if isinstance(piece, StepRecord)]
+    blocks = [piece for piece in timed if isinstance(piece, Block)]
+    seen = [own for own in map(_on_clock, window.pieces) if isinstance(own, StepRecord)]
+    bounds = [step.device.run_ahead_ns for step in records if step.device is not None]
+    kept = [block.device for block in blocks if block.device is not None]
+    return DeviceFacts(
+        num_steps=sum(piece.num_steps if isinstance(piece, Block) else 1 for piece in timed),
+        period=_merged((r.period_ns for r in records), (b.period for b in blocks)),
+        phases=_phases(window.state, seen, records, blocks),
+        epoch_start=_merged((r.epoch_start_ns for r in records if r.epoch_start_ns), (b.epoch_start for b in blocks)),
+        chunks=with_walls(chunks_of(timed, name_region), [p for p in steady if p.device is not None]),
+        run_ahead_low=_merged((low for low, _ in bounds if low is not None), (b.run_ahead_low for b in kept)),
+        run_ahead_high=_merged((high for _, high in bounds if high is not None), (b.run_ahead_high for b in kept)),
+    )
+
+
+def _on_clock(piece: Piece) -> Optional[Piece]:
+    """A piece with the device's times in the place of the host's; None where it has none."""
+    if isinstance(piece, Block):
+        own = piece.device
+        if own is None:
+            return None
+        return replace(
+            piece, num_steps=own.period.count, period=own.period, phases=own.phases, epoch_start=own.epoch_start
+        )
+    times = piece.device
+    if times is None:
+        return None
+    return piece._replace(
+        period_ns=times.period_ns,
+        phase_ns=times.phase_ns,
+        region_ns=times.region_ns,
+        epoch_start_ns=times.epoch_start_ns,
+    )
+
+
+def _clock_of(ranks: Sequence[RankFacts], notes: list[str]) -> str:
+    """The clock that all ranks can be judged on; a note where the device's is there and does not suffice."""
+    steady = [rank for rank in ranks if rank.num_steady]
+    timed = [rank for rank in steady if rank.device is not None]
+    short = [rank for rank in steady if rank.device is None or rank.device.num_steps < MOST_STEPS * rank.num_steady]
+    if timed and short:
+        rank = short[0]
+        number = 0 if rank.device is None else rank.device.num_steps
+        notes.append(
+            f"rank {rank.state.identity.rank}: only {number:,} of {rank.num_steady:,} steady steps have the device's "
+            "clock: the shares are those of the host's"
+        )
+    return "device" if timed and not short else "host"
+
+
+def _on_device(rank: RankFacts) -> RankFacts:
+    return rank if rank.device is None else rank.on_device()
+
+
+def _steady_ns(windows: Sequence[RankWindow]) -> Optional[tuple[int, int]]:
+    """From the first steady step's begin to the last one's end, over all ranks; None without any."""
+    starts, ends = [], []
+    for window in windows:
+        warmup = _warmup(window)
+        for piece in window.pieces:
+            if isinstance(piece, Block):
+                starts.append(piece.start_ns)
+                ends.append(piece.end_ns)
+            elif _is_steady(piece, warmup):
+                starts.append(piece.end_ns - piece.period_ns)
+                ends.append(piece.end_ns)
+    return (min(starts), max(ends)) if starts else None
 
 
 def _warmup(window: RankWindow) -> Warmup:
@@ -146,11 +230,18 @@ def _is_steady(record: StepRecord, warmup: Warmup) -> bool:
     return record.failed_in is None and not warmup.holds(record)
 
 
-def _phases(window: RankWindow, steady: Sequence[StepRecord], blocks: Sequence[Block]) -> dict[str, Distribution]:
-    """Every phase that was seen, or whose absence is a zero, over the steady steps; the fixed ones first."""
-    state = window.state
+def _phases(
+    state: RankState, records: Sequence[StepRecord], steady: Sequence[StepRecord], blocks: Sequence[Block]
+) -> dict[str, Distribution]:
+    """Every phase that was seen, or whose absence is a zero, over the steady steps; the fixed ones first.
+
+    Args:
+        state: The rank.
+        records: All its raw steps: a phase that is in any of them was seen.
+        steady: The steady ones of them.
+        blocks: Coarser ones.
+    """
     seen = {phase for block in blocks for phase, spent in block.phases.items() if spent.count}
-    records = [piece for piece in window.pieces if isinstance(piece, StepRecord)]
     seen |= {phase for phase, column in zip(PHASES, zip(*(r.phase_ns for r in records))) if _any_known(column)}
     if state.training_loader is not None:
         seen.add(INPUT)  # a fetch somewhere in the run, if not in this range

@@ -98,6 +98,7 @@ class _Piece:
     serial: int
     num_fetches: int
     resume: dict[str, Any]
+    timeline: Any  # the Snapshot there
 
 
 class InferredSteps(Periods):
@@ -300,6 +301,7 @@ class InferredSteps(Periods):
                 "fetches": fetches.snapshot(),
                 "has_run_out": self._has_run_out,
             },
+            timeline=self._timeline.snapshot() if self._timeline.is_on else None,
         )
         self._period = self._fresh()
         fetches.split()
@@ -319,20 +321,22 @@ class InferredSteps(Periods):
         self._num_in_step = 0
         self._fetches.settle(piece.fetches)
         self._step += 1
-        self._held.append(
-            Draft(
-                step=self._step,
-                start_ns=self._start_ns(),
-                end_ns=piece.end_ns,
-                period=piece.period,
-                fetches=piece.fetches,
-                failed_in=None,
-                position=piece.position,
-                serial=piece.serial,
-                num_fetches=piece.num_fetches,
-                inference={**piece.resume, "ends": {**vars(self._ends), "optimizers": [*self._ends.optimizers]}},
-            )
+        draft = Draft(
+            step=self._step,
+            start_ns=self._start_ns(),
+            end_ns=piece.end_ns,
+            period=piece.period,
+            fetches=piece.fetches,
+            failed_in=None,
+            position=piece.position,
+            serial=piece.serial,
+            num_fetches=piece.num_fetches,
+            inference={**piece.resume, "ends": {**vars(self._ends), "optimizers": [*self._ends.optimizers]}},
+            timeline=piece.timeline,
         )
+        self._held.append(draft)
+        if self._timeline.is_on:
+            self._timeline.hold(draft, self._held)
         self._period_ns = piece.end_ns
 
     def _flush_inferred(self) -> None:
@@ -360,6 +364,7 @@ class InferredSteps(Periods):
             self._period.move(NO_GRAD, EVAL)
 
     def _tell_ends(self) -> None:
+        self._tell_events()
         if self._ends.total:
             self.state = replace(self.state, inferred=True, unsure=self._ends.unsure())
 

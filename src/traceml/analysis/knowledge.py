@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Optional, Sequence
 
 from traceml.schema.records import (
+    HALTED,
     Compilation,
     Fault,
     LoaderInfo,
@@ -30,7 +31,15 @@ def learned(state: RankState, body: Body) -> RankState:
         return replace(state, regions={**state.regions, body.number: body.name})
     if isinstance(body, Watching):
         total = body.total_steps if body.total_steps is not None else state.total_steps
-        return replace(state, watched=body.phases, unwatched=body.unseen, total_steps=total)
+        clock = "device" if state.clock == "device" else body.clock  # the steps before it has changed keep theirs
+        return replace(
+            state,
+            watched=body.phases,
+            unwatched=body.unseen,
+            total_steps=total,
+            clock=clock,
+            clock_note=body.clock_note,
+        )
     if isinstance(body, Fault):
         kept = tuple(fault for fault in state.faults if fault.hook != body.hook)
         return replace(state, faults=(*kept, body))
@@ -46,7 +55,8 @@ def advanced(state: RankState, steps: Sequence[StepRecord], *, training_loader: 
         state,
         first_step=steps[0].step if state.first_step is None else state.first_step,
         last_step=steps[-1].step,
-        num_failed=state.num_failed + sum(step.failed_in is not None for step in steps),
+        num_failed=state.num_failed + sum(step.failed_in not in (None, HALTED) for step in steps),
+        num_halted=state.num_halted + sum(step.failed_in == HALTED for step in steps),
         training_loader=state.training_loader if training_loader is None else training_loader,
         user_step=user_steps[-1] if user_steps else state.user_step,
     )

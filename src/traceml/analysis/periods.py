@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Optional
 
 from traceml.analysis.division import (
@@ -11,13 +12,16 @@ from traceml.analysis.division import (
     FIRST_REGION,
     NO_GRAD,
     NUM_PHASES,
+    STARTING,
     Draft,
     Period,
     segment_of,
 )
 from traceml.analysis.fetches import Fetches, PeriodFetches, Waited
+from traceml.analysis.timeline import Timeline
 from traceml.schema import phases
 from traceml.schema.records import RankIdentity, RankState, Segment
+from traceml.wire import edges
 
 
 class Periods:
@@ -41,6 +45,24 @@ class Periods:
         self._held: deque[Draft] = deque()
         self._startup: Optional[tuple[int, Period, PeriodFetches]] = None
         self._segments: list[Segment] = []
+        self._timeline = Timeline()
+
+    def _device_value(self, code: int, value: int, last_ns: int, position: int) -> None:
+        if not self._timeline.is_on and code == edges.DEVICE_FROM:  # its message is lost, or comes later
+            self._set_clock("device")
+        self._timeline.take(code, value, at_ns=last_ns, position=position)
+
+    def _set_clock(self, clock: str) -> None:
+        if clock == "device":
+            self._timeline.begin(self.position, self._fetches.serial)
+        elif self._timeline.is_on:
+            self._timeline.settle(self._held, is_over=True)
+            self._timeline.is_on = False
+
+    def _tell_events(self) -> None:
+        timeline, state = self._timeline, self.state
+        if (timeline.num_lost, timeline.num_other) != (state.num_lost_events, state.num_other_events):
+            self.state = replace(state, num_lost_events=timeline.num_lost, num_other_events=timeline.num_other)
 
     def _fresh(self) -> Period:
         """A new period; phases that are open (a region around the loop) reach into it."""
@@ -54,6 +76,16 @@ class Periods:
         if slot in self._stack[1:]:
             while self._stack.pop() != slot:
                 pass
+
+    def _unwind(self) -> None:
+        """Closes all phases: a signal handler's exception kept the recorder from closing them, or from opening one."""
+        if len(self._stack) > 1:
+            self._raised_in = self._stack[-1]
+        del self._stack[1:]
+        acc = self._period.acc
+        for slot in (FETCH, STARTING):  # no batch came of it
+            acc[self._stack[0]] += acc[slot]
+            acc[slot] = 0
 
     def _start_ns(self) -> int:
         if self._period_ns is not None:

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Callable, Final, Optional
 
+from traceml.analysis.device import device_times
 from traceml.analysis.division import (
     BACKWARD,
     BETWEEN,
@@ -26,12 +27,16 @@ from traceml.analysis.division import (
     record_of,
 )
 from traceml.analysis.events import StepEvents
+from traceml.analysis.halts import Halts
 from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS, Ends, InferredSteps
 from traceml.analysis.knowledge import advanced, learned
+from traceml.analysis.live import open_at_end
 from traceml.analysis.order import in_order
 from traceml.schema import phases
 from traceml.schema.records import (
+    HALTED,
     Event,
+    Halt,
     LiveSlot,
     LoaderInfo,
     Segment,
@@ -68,6 +73,7 @@ class StepBuilder(InferredSteps):
     def __init__(self, *, rank: int = 0, cursor: str = "") -> None:
         super().__init__(rank)
         self._events = StepEvents()
+        self._halts = Halts()
         self._in_gap = False  # edges were lost: wait for the next numbered step end
         self._was_counted = False  # by hand, with count()
         self._was_told = False  # whether steps are inferred
@@ -83,17 +89,22 @@ class StepBuilder(InferredSteps):
         self.state = learned(self.state, body)
         if isinstance(body, LoaderInfo):
             self._fetches.loaders[body.number] = body
+        elif isinstance(body, Halt):
+            self._halts.learn(body)
         elif isinstance(body, Watching):
             if not self._was_told:  # a later one may be read behind the first trace_step
                 self._was_told = True
                 self._is_inferring = self._is_inferring or (body.infers and not self._cursor)
+            self._set_clock(body.clock)
         else:
             self._events.learn(body)
 
     def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
         if batch.num_lost:
-            self._lose(batch.num_lost)
+            self._lose(batch.num_lost, batch.position)
+        if self._timeline.is_on:
+            self._timeline.keep(batch)
         stamps, codes = in_order(batch)
         first = self._skip_gap(stamps, codes) if self._in_gap else 0
         if not self._last_ns and first < len(codes):
@@ -106,7 +117,9 @@ class StepBuilder(InferredSteps):
             if code >= edges.FIRST_VALUE:
                 if not 0 <= stamps[i] < _NO_VALUE:
                     continue  # torn, or not a number
-                if infers and code >= edges.UPDATED:
+                if code >= edges.DEVICE_FROM:
+                    self._device_value(code, int(stamps[i]), last, batch.position + i)
+                elif infers and code >= edges.UPDATED:
                     self._last_ns, self.position = last, batch.position + i + 1
                     (self._updated if code == edges.UPDATED else self._skipped)(int(stamps[i]))
                     acc, seen = self._period.acc, self._period.seen
@@ -153,11 +166,18 @@ class StepBuilder(InferredSteps):
         steps: list[StepRecord] = []
         rank, held, draft = self.state.identity.rank, self._held, None
         events = self._events.late(rank=rank)
-        while held and not held[0].fetches.undecided:
+        while held and held[0].is_settled and not held[0].fetches.undecided:
             draft = held.popleft()
             if self._startup is not None:
                 self._end_startup(draft.start_ns)
             record = record_of(draft, rank=rank, was_counted=self._was_counted)
+            if draft.device is not None:
+                record = record._replace(device=device_times(draft, record))
+            halts = self._halts.during(draft.start_ns, draft.end_ns)
+            if halts:
+                record = record if record.failed_in is not None else record._replace(failed_in=HALTED)
+                if self._halts.is_news(halts):
+                    events.append(self._events.halted(record, halts))
             steps.append(record)
             events.extend(self._events.told(rank=rank, step=draft.step, end_ns=draft.end_ns))
             if self._events.stands_out(record):
@@ -174,19 +194,9 @@ class StepBuilder(InferredSteps):
 
     def live(self, tail: EdgeBatch, *, now_ns: int, alive: bool) -> LiveSlot:
         """What the rank does now: its open phase, since when, and the step that is being measured."""
-        stack, since, step = list(self._stack), self._last_ns, self._step + 1
-        for stamp, code in zip(tail.stamps, tail.codes):
-            if code >= edges.FIRST_VALUE:
-                continue
-            since = max(since, int(stamp * 1e9))
-            if code < edges.CLOSE:
-                stack.append(SLOT_OF[code])
-            elif code < _LAST_CLOSE and len(stack) > 1:
-                stack.pop()
-            elif code in _STEP_EDGES:
-                stack = [IN_STEP if code == edges.STEP_BEGIN else BETWEEN]
-                step += code != edges.STEP_BEGIN
-        return LiveSlot(self.state.identity.rank, step, self._phase_of(stack[-1]), since, now_ns, alive)
+        opened = open_at_end(tail, stack=list(self._stack), since_ns=self._last_ns)
+        rank, step = self.state.identity.rank, self._step + 1 + opened.num_ended
+        return LiveSlot(rank, step, self._phase_of(opened.slot), opened.since_ns, now_ns, alive, self._halts.now())
 
     def finish(self, tail: EdgeBatch, *, end_ns: int) -> Taken:
         """The run is over: the unfinished rest becomes the tail, or the startup where no step ever ended."""
@@ -197,6 +207,7 @@ class StepBuilder(InferredSteps):
         if self._is_inferring:
             self._flush_inferred()
         self._fetches.give_up()
+        self._timeline.settle(self._held, is_over=True)
         if self._step:
             self._add_segment("tail", self._start_ns(), end_ns, self._period, self._fetches.period)
         else:
@@ -257,6 +268,8 @@ class StepBuilder(InferredSteps):
                 self._no_batch(is_training=is_training)
         elif code == edges.RAISED:
             self._raised_in = self._stack[-1]
+        elif code == edges.UNWOUND:
+            self._unwind()
         elif code == edges.STEP_BEGIN:
             self._begin_step()
         elif code in _STEP_EDGES:
@@ -319,6 +332,8 @@ class StepBuilder(InferredSteps):
             num_fetches=self._fetches.num_fetches(serial),
         )
         self._held.append(draft)
+        if self._timeline.is_on:
+            self._timeline.hold(draft, self._held)
         self._period_ns = self._last_ns
         self._stack = [BETWEEN]
         self._period = Period.fresh()
@@ -326,8 +341,10 @@ class StepBuilder(InferredSteps):
 
     # -- gaps and restarts --------------------------------------------------------------------------------------------
 
-    def _lose(self, num_lost: int) -> None:
+    def _lose(self, num_lost: int, position: int) -> None:
         self._in_gap = True
+        self._timeline.settle(self._held, is_over=True)
+        self._timeline.lose(position)
         self._stack = [BETWEEN]
         self._period = Period.fresh()
         self._fetches.give_up()
@@ -337,15 +354,17 @@ class StepBuilder(InferredSteps):
 
     def _skip_gap(self, stamps: list[float], codes: bytes) -> int:
         """The index behind the next numbered step end, or update; the steps up to it are lost and counted."""
+        at = 0  # the newest edge
         for i in range(1, len(codes)):
-            is_step = codes[i] == edges.STEP_NUMBER and codes[i - 1] in _STEP_EDGES
+            at = at if codes[i - 1] >= edges.FIRST_VALUE else i - 1
+            is_step = codes[i] == edges.STEP_NUMBER and codes[at] in _STEP_EDGES
             if is_step or (codes[i] == edges.UPDATED and codes[i - 1] == edges.OPTIMIZER + edges.CLOSE):
                 if is_step and self._is_inferring:
                     self._is_inferring, self._num_inferred = False, self._step
                 step = self._num_inferred + int(stamps[i]) if is_step else self._skip_to_update(int(stamps[i]))
                 num_lost = self.state.num_lost_steps + max(0, step - self._step)
                 self.state = replace(self.state, num_lost_steps=num_lost)
-                self._last_ns = self._period_ns = int(stamps[i - 1] * 1e9)
+                self._last_ns = self._period_ns = int(stamps[at] * 1e9)
                 self._step, self._in_gap = step, False
                 return i + 1
         return len(codes)
@@ -364,6 +383,7 @@ class StepBuilder(InferredSteps):
                 "inference": draft.inference,
                 "num_inferred": self._num_inferred,
                 "ends": vars(self._ends) if self._ends.total and draft.inference is None else None,
+                "timeline": self._timeline.taken(draft) if draft.timeline is not None else None,
             }
         )
 
@@ -380,4 +400,6 @@ class StepBuilder(InferredSteps):
             self._resume_inferring(inference)
         elif found.get("ends"):
             self._ends = Ends(**found["ends"])
+        if found.get("timeline"):
+            self._timeline.resume(found["timeline"], self.position, serial=found["serial"], inference=inference)
         self._tell_ends()

@@ -15,9 +15,18 @@ _NO_REASON: Final = ("idle", "none")  # an idle device runs slowly because it ma
 
 
 def system_of(
-    *, host: Sequence[HostSample], processes: Sequence[ProcessSample], devices: Sequence[DeviceSample]
+    *,
+    host: Sequence[HostSample],
+    processes: Sequence[ProcessSample],
+    devices: Sequence[DeviceSample],
+    steady_ns: Optional[tuple[int, int]] = None,
 ) -> SystemFacts:
-    """The host and the run's processes over the samples; a value without a single sample is None."""
+    """The host and the run's processes over the samples; a value without a single sample is None.
+
+    `steady_ns` is when the steady steps were: a device that is idle before them says nothing of them.
+    """
+    first_ns, last_ns = steady_ns or (0, -1)
+    busy = _known(sample.busy_percent for sample in devices if first_ns <= sample.at_ns <= last_ns)
     cpu = _known(sample.cpu_percent for sample in host)
     throttled = [sample.throttled for sample in host if sample.throttled is not None]
     overrun = [s.num_runnable > s.num_cores for s in host if s.num_runnable is not None and s.num_cores is not None]
@@ -35,6 +44,8 @@ def system_of(
         memory_limit_bytes=_newest(sample.memory_limit_bytes for sample in host),
         device_names=tuple(dict.fromkeys(sample.name or sample.uuid for sample in devices)),
         device_busy_percent_mean=_mean(_known(sample.busy_percent for sample in devices)),
+        device_busy_percent_steady=_mean(busy),
+        num_device_samples_steady=len(busy),
         device_throttled_share=_mean([bool(reason) for reason in reasons]),
         throttle_reasons=tuple(dict.fromkeys(reason for found in reasons for reason in found)),
         rss_bytes_p50=int(median(largest)) if largest else None,

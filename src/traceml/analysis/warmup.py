@@ -46,7 +46,7 @@ def find_warmup(pieces: Sequence[Piece]) -> Warmup:
     """
     usual_ns = _later_half_median(pieces)
     head = _raw_head(pieces)
-    num_all = sum(1 if isinstance(piece, StepRecord) else piece.num_steps + piece.num_failed for piece in pieces)
+    num_all = sum(map(_num_all, pieces))
     limit = min(num_all // _AT_MOST, len(head))
     if usual_ns is None or not limit:
         return Warmup(0)
@@ -96,6 +96,10 @@ def _later_half_median(pieces: Sequence[Piece]) -> float | None:
         return median(raw) if raw else None
     coarse.merge(Distribution.of(raw))
     return coarse.quantile(0.5)
+
+
+def _num_all(piece: Piece) -> int:
+    return 1 if isinstance(piece, StepRecord) else piece.num_steps + piece.num_failed + piece.num_halted
 
 
 def _num_measured(piece: Piece) -> int:

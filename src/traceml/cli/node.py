@@ -17,10 +17,9 @@ from traceml.collect.devices import Nvml
 from traceml.collect.keeping import Keeping
 from traceml.collect.launcher import Launcher
 from traceml.collect.lock import take_lock
-from traceml.collect.recover import NODE_FILE, database_home, earlier_notes, max_bytes, orphans, recover
+from traceml.collect.recover import database_home, earlier_notes, max_bytes, orphans, recover
 from traceml.collect.sampling import Sampling
 from traceml.errors import RunError
-from traceml.launch.collector import CHECK_FILE
 from traceml.launch.place import ring_roots
 from traceml.report.build import build_report
 from traceml.report.check import check_of
@@ -33,7 +32,8 @@ from traceml.views.text.card import card
 from traceml.views.text.check import check_table
 from traceml.views.text.line import progress_line, verdict_line
 from traceml.wire.manifest import read_manifest, write_private
-from traceml.wire.ringfolder import is_ring_folder, remove_ring_folder
+from traceml.wire.node import DONE, RUNNING, Node, write_node
+from traceml.wire.ringfolder import CHECK, is_ring_folder, remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.report.contract import Report
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _MISUSE: Final = 2
 _EXIT_S: Final = 20.0  # what the interpreter's own end may take, behind its goodbye
-_REAPED_S: Final = 1.0  # until the rank's parent has asked for its exit status
+_REAPED_S: Final = 5.0  # until the rank's parent has asked for its exit status
 _PATIENCE_S: Final = 0.8  # for a rank that waits for the summary at its exit
 _NAME: Final = "TraceML: "
 _LINE_COLUMNS: Final = 160  # of the one line that plain python gets: a whole sentence
@@ -91,9 +91,9 @@ class _Node:
         self._launcher = Launcher(_pipe())
         self._collector: Collector
         place = database_home(folder, self._ring_dir)  # a collector before us may have moved it
-        self._tell("running", place)
+        self._tell(RUNNING, place)
         self._keeping = Keeping(place, manifest, max_bytes=max_bytes(manifest), noted=self._note, home=folder)
-        self._tell("running", self._keeping.folder)
+        self._tell(RUNNING, self._keeping.folder)
 
     def work(self) -> None:
         launcher, sampling = self._launcher, Sampling(Nvml(os.environ))
@@ -103,19 +103,19 @@ class _Node:
         self._num_ranks = len(self._collector.pids)
         self._summarize(is_running=False)
         if self._manifest.is_check:
-            write_private(self._ring_dir / CHECK_FILE, self._check(is_running=False))
+            write_private(self._ring_dir / CHECK, self._check(is_running=False))
         for path in self._ring_dir.glob("*.ring"):
             path.unlink()
-        self._tell("done", self._keeping.folder)
+        self._tell(DONE, self._keeping.folder)
         # Whoever waits for us still reads what is in the folder. The launcher removes it, and so does a rank that
         # trains on after its shutdown(). One that is about to exit looks every 10 ms, and may take seconds to be gone.
         if launcher.is_there:
             return
         is_exiting = self._collector.ranks_exit
         have_left = self._collector.ranks_leave(_EXIT_S if is_exiting else _PATIENCE_S)
-        if is_exiting and have_left:  # after a shutdown() the process is no longer the run's, and its end says nothing
+        if have_left:
             self._amend()
-        elif not have_left and not is_exiting:
+        elif not is_exiting:
             return
         remove_ring_folder(self._ring_dir)
 
@@ -123,8 +123,8 @@ class _Node:
         """Writes the summary again, where the kernel told how a process ended that nobody else saw end."""
         until = time.monotonic() + _REAPED_S
         end = self._collector.late_end()
-        while end is None and time.monotonic() < until:
-            time.sleep(_REAPED_S / 20)
+        while end is None and self._collector.may_end_late and time.monotonic() < until:
+            time.sleep(0.05)
             end = self._collector.late_end()
         if end is None:
             return
@@ -212,19 +212,12 @@ class _Node:
     def _note(self, text: str) -> None:
         self._notes.append(text)
         keeping = getattr(self, "_keeping", None)
-        self._tell("running", self._folder if keeping is None else keeping.folder)
+        self._tell(RUNNING, self._folder if keeping is None else keeping.folder)
 
     def _tell(self, state: str, folder: Path) -> None:
-        told = {
-            "pid": os.getpid(),
-            "state": state,
-            "folder": str(folder),
-            "notes": self._notes,
-            "verdict": self._verdict,
-            "num_ranks": self._num_ranks,
-        }
+        told = Node(state, os.getpid(), folder, tuple(self._notes), self._verdict, self._num_ranks)
         with suppress(OSError):  # somebody removed the ring folder: there is nobody left to tell
-            write_private(self._ring_dir / NODE_FILE, json.dumps(told) + "\n")
+            write_node(self._ring_dir, told)
 
 
 def _write_files(folder: Path, report: Report, *, cwd: str) -> None:

@@ -12,11 +12,12 @@ from traceml import settings
 from traceml.cli.arguments import refuse_unbuilt
 from traceml.cli.speaking import tell
 from traceml.errors import CommandError
-from traceml.launch.collector import CHECK_FILE, Keeper, Node, read_node
+from traceml.launch.collector import Keeper
 from traceml.launch.command import closed_by, command_of, environment_of
-from traceml.launch.place import ARRIVED_FILE, Place, discard, prepare_run
+from traceml.launch.place import Place, discard, prepare_run
 from traceml.launch.script import Job, run_script
-from traceml.wire.ringfolder import remove_ring_folder
+from traceml.wire.node import Node, read_node
+from traceml.wire.ringfolder import ARRIVED, CHECK, remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import RunArguments
@@ -110,7 +111,7 @@ def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...], *, has_table
     for note in filter(None, (*notes, keeper.note, *_noticed(place, node))):
         _say(note)
     try:
-        text = (ring_dir / CHECK_FILE if place.manifest.is_check else folder / _CARD_FILE).read_text(encoding="utf-8")
+        text = (ring_dir / CHECK if place.manifest.is_check else folder / _CARD_FILE).read_text(encoding="utf-8")
     except OSError:
         for note in node.notes:  # those the card would have told
             _say(f"TraceML: {note}")
@@ -123,7 +124,7 @@ def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...], *, has_table
 
 def _noticed(place: Place, node: Node) -> Iterator[str]:
     """What only we see: that nobody could be reached, and the runs of others that trained beside this one."""
-    if node.num_ranks == 0 and not (Path(place.manifest.ring_dir) / ARRIVED_FILE).exists():
+    if node.num_ranks == 0 and not (Path(place.manifest.ring_dir) / ARRIVED).exists():
         yield "TraceML: no Python of this run was seen to import torch; python -I, -S and -E cannot be reached."
     beside = sorted(place.folder.parent.glob(f"{place.folder.name}-child-*"))
     if beside:

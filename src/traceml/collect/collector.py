@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
 
 from traceml.collect.bell import Bell
 from traceml.collect.end import Departure, ScriptExit, run_end
+from traceml.collect.halting import why_halted
 from traceml.collect.life import Life, processes_of
 from traceml.collect.tail import RingTail
 from traceml.errors import WireError
@@ -123,12 +124,19 @@ class Collector:
         ends = [tail.state.end for tail in self._ranks]
         return bool(ends) and all(end is not None and end.how not in _EXITS for end in ends)
 
+    @property
+    def may_end_late(self) -> bool:
+        """Whether nobody has said yet how the ranks' processes ended, and it is the run's end; after `run`."""
+        was_told = self._departed is None or self._departed.exit is not None
+        return not was_told and not all(end is not None and end.how not in _EXITS for end in self._ends)
+
     def late_end(self) -> Optional[RunEnd]:
         """The run's end, where the kernel tells more of it once the ranks are gone; after `ranks_leave`.
 
-        Without a launcher nobody sees a `sys.exit(7)`: the rank itself says goodbye as after a good end.
+        Without a launcher nobody sees a `sys.exit(7)`: the rank itself says goodbye as after a good end. After a
+        `shutdown()` the process is no longer the run's, and how it ends says nothing.
         """
-        if self._departed is None or self._departed.exit is not None:
+        if self._departed is None or not self.may_end_late:
             return None
         statuses = [self._life.wait_status(pid) for pid in self.pids]
         if not statuses or None in statuses:
@@ -155,6 +163,7 @@ class Collector:
         self._life.look()
         self._notice_launcher()
         self._find_rings()
+        self._notice_halts()
         now_ns = self._clock()
         more: Mapping[str, Any] = {}
         living = [(tail.pid, tail.state) for tail in self._tails.values() if not self._life.is_gone(tail.pid)]
@@ -215,6 +224,12 @@ class Collector:
         """The rings that count: one without a step (a parent that called init() and lets others train) is no rank."""
         tails = list(self._tails.values())
         return [tail for tail in tails if tail.state.last_step is not None] or tails
+
+    def _notice_halts(self) -> None:
+        """Before the rings are read: a step that is open while its process stands still has not been read yet."""
+        for tail in self._tails.values():
+            if self._sampling is not None and tail.state.end is None and not self._life.is_gone(tail.pid):
+                tail.halted(why_halted(tail.pid), self._clock())
 
     def _stop_tracing(self) -> None:
         """Tells the ranks that have taken the steps asked for; where steps are inferred, only we count them."""

@@ -13,12 +13,12 @@ from typing import Callable, Final, Optional
 import psutil
 
 from traceml.settings import RUN_VARIABLE
+from traceml.wire.ringfolder import RUN
 
 #: `struct pidfd_info` of linux/pidfd.h, first version: mask, cgroup, eleven ids, exit status.
 _INFO: Final = struct.Struct("=QQ11Ii")
 _INFO_EXIT: Final = 1 << 3
 _GET_INFO: Final = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
-_RUN_FILE: Final = "run"  # in the ring folder
 _SLACK_S: Final = 2.0  # create_time is the boot time plus ticks: it wanders with the wall clock
 
 
@@ -121,7 +121,7 @@ def _pidfd(pid: int) -> Optional[int]:
 def processes_of(ring_dir: Path) -> set[int]:
     """The processes that were started with this run's folder in their environment, ourselves left out."""
     try:
-        folder = (ring_dir / _RUN_FILE).read_text(encoding="utf-8", errors="surrogateescape")
+        folder = (ring_dir / RUN).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return set()
     found = set()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Iterable, Iterator, Optional
+from typing import TYPE_CHECKING, Final, Iterable, Iterator, Optional
 
 from traceml.collect.collector import Callbacks, Collector
 from traceml.collect.keeping import Keeping
@@ -15,18 +14,15 @@ from traceml.collect.life import is_alive
 from traceml.collect.lock import take_lock
 from traceml.errors import RunError, WireError
 from traceml.wire.manifest import read_manifest
-from traceml.wire.regular import open_regular
+from traceml.wire.node import read_node
 from traceml.wire.ring import RingReader
-from traceml.wire.ringfolder import is_ring_folder, remove_ring_folder
+from traceml.wire.ringfolder import RUN, is_ring_folder, remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.schema.records import Manifest
 
-NODE_FILE: Final = "node.json"
-_RUN_FILE: Final = "run"  # in a ring folder: the path of its run folder
 _BEING_MADE_S: Final = 60.0
 _DEFAULT_MB: Final = 64
-_MAX_BYTES: Final = 1 << 20
 
 
 def recover(folder: Path) -> bool:
@@ -92,11 +88,11 @@ def _orphan(ring_dir: Path) -> Optional[Path]:
     if lock is None:
         return None
     try:
-        folder = Path((ring_dir / _RUN_FILE).read_text(encoding="utf-8", errors="surrogateescape"))
+        folder = Path((ring_dir / RUN).read_text(encoding="utf-8", errors="surrogateescape"))
         manifest = read_manifest(folder)
         if lives(manifest):
             return None
-        if _node(ring_dir).get("state") != "done" and Path(manifest.ring_dir) == ring_dir:
+        if not read_node(ring_dir).is_done and Path(manifest.ring_dir) == ring_dir:
             return folder
     except (OSError, RunError):  # without its run folder nobody can ever ask for it
         if _is_young(ring_dir) or any(is_alive(pid, born_before=at) for pid, at in _writers(ring_dir)):
@@ -126,25 +122,15 @@ def _writers(ring_dir: Path) -> Iterator[tuple[int, float]]:
 
 def earlier_notes(ring_dir: Path) -> list[str]:
     """What a collector that died had to tell of this run."""
-    notes = _node(ring_dir).get("notes")
-    return [str(note) for note in notes] if isinstance(notes, list) else []
+    return list(read_node(ring_dir).notes)
 
 
 def database_home(folder: Path, ring_dir: Path) -> Path:
     """Where the database is: a collector may have moved it before it died."""
-    moved = _node(ring_dir).get("folder")
-    if isinstance(moved, str) and Path(moved).is_dir() and os.lstat(moved).st_uid == os.getuid():
-        return Path(moved)
+    moved = read_node(ring_dir).folder
+    if moved is not None and moved.is_dir() and os.lstat(moved).st_uid == os.getuid():
+        return moved
     return folder
-
-
-def _node(ring_dir: Path) -> dict[str, Any]:
-    try:
-        with open_regular(ring_dir / NODE_FILE) as file:
-            found = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _is_young(ring_dir: Path) -> bool:

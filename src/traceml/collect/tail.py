@@ -5,10 +5,10 @@ from __future__ import annotations
 import traceback
 from array import array
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Iterator
+from typing import TYPE_CHECKING, Final, Iterator, Optional
 
 from traceml.analysis.steps import StepBuilder, Taken
-from traceml.schema.records import LiveSlot, MemoryReading, RankState, Watching
+from traceml.schema.records import Halt, LiveSlot, MemoryReading, RankState, Watching
 from traceml.wire.ring import EdgeBatch, RingReader
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class RingTail:
         self._builder = StepBuilder(rank=rank, cursor=cursors.get(self.name, ""))
         self.pid = self._reader.identity.pid
         self._cursor = cursors.get(self.name, "")
+        self._halt: Optional[Halt] = None  # as seen from outside
         self._stored_sequence = int(cursors.get(self.name + _MESSAGES, "0"))
 
     @property
@@ -71,6 +72,19 @@ class RingTail:
     def answered(self, wanted: int) -> None:
         """Tells the writer that its report is there."""
         self._reader.answer(wanted)
+
+    def halted(self, why: str, at_ns: int) -> None:
+        """What was seen of the process from outside.
+
+        Args:
+            why: It is "stopped" or "traced" now; empty: it runs.
+            at_ns: When it was looked at. A step that is open while its process stands still ends later.
+        """
+        halt = self._halt
+        since_ns = halt.since_ns if halt is not None and halt.why == why else at_ns
+        self._halt = Halt(since_ns, at_ns + 1, why) if why else None
+        if self._halt is not None:
+            self._builder.learn(self._halt)
 
     def stop(self) -> None:
         """Asks the writer to stop tracing; its training goes on."""
@@ -101,7 +115,7 @@ class RingTail:
             builder = StepBuilder(rank=self._builder.state.identity.rank, cursor=self._cursor)
             for loader in self._builder.state.loaders:
                 builder.learn(loader)
-            builder.learn(Watching((), infers=self._builder.infers))
+            builder.learn(Watching((), infers=self._builder.infers, clock=self._builder.state.clock))
             builder.state = self._builder.state
             builder.feed(EdgeBatch(piece.end, array("d"), b"", piece.num_lost + len(piece.codes)))
             self._builder = builder
@@ -112,7 +126,8 @@ class RingTail:
     def live(self, now_ns: int, *, alive: bool) -> LiveSlot:
         """What the rank does now."""
         tail = self._reader.read_tail(self._builder.position)
-        return self._builder.live(tail, now_ns=now_ns, alive=alive)
+        slot = self._builder.live(tail, now_ns=now_ns, alive=alive)
+        return slot if self._halt is None else replace(slot, halted=self._halt.why)
 
     def finish(self, *, end_ns: int) -> Portion:
         """The writer is gone, or has said goodbye: what it left unfinished becomes the tail."""

@@ -47,24 +47,25 @@ def loader_in_words(loader: LoaderInfo | None) -> str:
 
 def epoch_advice(loader: LoaderInfo | None, rank: RankFacts) -> str:
     """The next action for a run that pays for the start of each epoch."""
-    each = f"the start of an epoch takes {units.duration(rank.epoch_start.mean or 0.0)}"
+    each = f"the start of an epoch takes {units.duration(rank.wall.epoch_start.mean or 0.0)}"
     if loader is not None and loader.num_workers and not loader.persistent_workers:
         return f"persistent_workers=True: {each}, as its workers start anew"
     return f"make the first batch of an epoch cheaper, or the epochs longer: {each}"
 
 
 def _more_workers(facts: Facts, rank: RankFacts, num_workers: int, limits: Thresholds) -> str:
-    input_ns = rank.mean_ns(INPUT) or 0.0
+    # Without workers the host's wait is the time to make a batch, also where the device still works meanwhile.
+    making_ns = rank.wall.mean_ns(INPUT) or 0.0
     period_ns = rank.total_ns / rank.num_steady
-    num_batches = max(rank.num_micro_batches, rank.num_steady) / rank.num_steady
-    rest_ns = max(period_ns - input_ns, period_ns / 1e3)
+    num_batches = max(rank.num_micro_batches, rank.wall.num_steady) / rank.wall.num_steady
+    rest_ns = max(period_ns - (rank.mean_ns(INPUT) or 0.0), period_ns / 1e3)
     if num_workers:
         needed = math.ceil(num_workers * period_ns / rest_ns)
         every, rest = units.duration(period_ns / num_batches), units.duration(rest_ns / num_batches)
         reason = f"{num_workers} deliver a batch every {every}, the rest of the work on one takes {rest}"
     else:
-        needed = math.ceil(input_ns / rest_ns) + 1
-        reason = f"one worker makes a batch in {units.duration(input_ns / num_batches)}"
+        needed = math.ceil(making_ns / rest_ns) + 1
+        reason = f"one worker makes a batch in {units.duration(making_ns / num_batches)}"
     return _within_cores(facts, num_workers, needed, reason, limits)
 
 

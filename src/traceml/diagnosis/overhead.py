@@ -18,7 +18,15 @@ from traceml.diagnosis.price import (
     rule_text,
     severity_of,
 )
-from traceml.diagnosis.sentences import clock_note, part_of, sentence, spread_of, unseen_compute, unseen_note
+from traceml.diagnosis.sentences import (
+    clock_note,
+    compute_share,
+    part_of,
+    sentence,
+    spread_of,
+    unseen_compute,
+    unseen_note,
+)
 from traceml.schema import units
 from traceml.schema.phases import (
     BETWEEN_STEPS,
@@ -85,14 +93,15 @@ def overhead_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     if not parts or total_ns < max(limits.overhead_share * period_ns, limits.min_cost_ns):
         return None
     part, impact = parts[0], price_of(parts[0].cost, rank)
-    is_unsure = bool(clock_note(facts, rank)) or (part.phase == IN_STEP and bool(unseen_compute(rank)))
+    is_blind = part.phase == IN_STEP and (bool(unseen_compute(rank)) or _may_replay(rank, limits))
+    is_unsure = bool(clock_note(facts, rank)) or is_blind
     at_most = WARNING if part.phase in _IS_WORK or is_unsure else CRITICAL
     return Finding(
         diagnosis="OVERHEAD_BOUND",
         severity=severity_of(impact, rank, limits, at_most=at_most),
         summary=_summary(part, rank, limits),
-        why=_why(part, parts[1:], rank) + clock_note(facts, rank),
-        next=_next(part, facts, rank),
+        why=_why(part, parts[1:], rank) + _replay_note(part, rank, limits) + clock_note(facts, rank),
+        next=_next(part, facts, rank, limits),
         rule=rule_text(overhead_bound),
         evidence=(
             Evidence("work around the model", 100 * total_ns / period_ns, 100 * limits.overhead_share, "%"),
@@ -145,7 +154,7 @@ def _why(part: Part, others: list[Part], rank: RankFacts) -> str:
     return "; ".join(said) + (unseen_note(rank) if part.phase in _RESTS else "")
 
 
-def _next(part: Part, facts: Facts, rank: RankFacts) -> str:
+def _next(part: Part, facts: Facts, rank: RankFacts, limits: Thresholds) -> str:  # noqa: PLR0911  # one a part
     """The one action that fits the largest part."""
     if part.phase.startswith(REGION_PREFIX):
         name = region_name(part.phase)
@@ -155,11 +164,26 @@ def _next(part: Part, facts: Facts, rank: RankFacts) -> str:
     if part.phase in (EVAL, CHECKPOINT, GC):
         num_steps, each = units.count(part.spent.count), units.duration(part.spent.mean or 0.0)
         return _RARER[part.phase].format(num_steps=num_steps, each=each)
+    if part.phase == IN_STEP and _may_replay(rank, limits):
+        return f"if the step replays a CUDA graph, this is the model's own work: profile it; else {_NAME_IT[IN_STEP]}"
     if part.phase == IN_STEP and FORWARD in unseen_compute(rank) and FORWARD not in rank.state.unwatched:
         return "give `trace_step` the model that runs, and call it as `model(batch)`: no forward of it was seen"
     if part.phase in _RESTS and rank.phase_ns(INPUT) is None:
         return f"{_NAME_IT[part.phase]}; {_WRAP_IT}"
     return _NAME_IT[part.phase]
+
+
+def _may_replay(rank: RankFacts, limits: Thresholds) -> bool:
+    """Whether the model's own work is hardly seen beside a device: it may be in a graph, which nobody calls."""
+    return not rank.state.identity.device.startswith("cpu") and compute_share(rank) < limits.seen_compute_share
+
+
+def _replay_note(part: Part, rank: RankFacts, limits: Thresholds) -> str:
+    if part.phase != IN_STEP or not _may_replay(rank, limits):
+        return ""
+    return (
+        "; hardly any forward, backward or optimizer step was seen: replays of a CUDA graph look like this from outside"
+    )
 
 
 _WRAP_IT: Final = (

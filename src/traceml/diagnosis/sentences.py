@@ -112,6 +112,19 @@ def unseen_compute(rank: RankFacts) -> tuple[str, ...]:
     return tuple(phase for phase in COMPUTE_PHASES if rank.phase_ns(phase) is None)
 
 
+def compute_share(rank: RankFacts) -> float:
+    """The share (0..1) of the model's own work, as far as it was seen."""
+    return sum(rank.share(phase) or 0.0 for phase in COMPUTE_PHASES)
+
+
+def profile_snippet(rank: RankFacts, limits: Thresholds) -> str:
+    """How to profile three steps behind the warm-up."""
+    return (
+        "profile three steps: torch.profiler.profile(schedule=torch.profiler.schedule("
+        f"wait={rank.num_warmup + limits.min_steady_steps}, warmup=1, active=3)), prof.step() after each step"
+    )
+
+
 def clock_note(facts: Facts, rank: RankFacts) -> str:
     """What must be said when a device is in use and only the host's clock is there; else nothing."""
     device = rank.state.identity.device

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Optional
 
+from traceml.diagnosis.device import may_wait_for_host
 from traceml.diagnosis.finding import CRITICAL, INFO, WARNING, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, num_steps_needed, waiting_share, waits_steadily
 from traceml.diagnosis.loader_advice import loader_advice, loader_in_words
@@ -11,8 +12,10 @@ from traceml.diagnosis.price import NS_PER_MS, phase_cost, price_of, rule_text, 
 from traceml.diagnosis.sentences import (
     COMPUTE_PHASES,
     clock_note,
+    compute_share,
     part_of,
     phases_in_words,
+    profile_snippet,
     sentence,
     share_in_words,
     spread_of,
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from traceml.analysis.facts import Ending, Facts, RankFacts
     from traceml.diagnosis.thresholds import Thresholds
 
-_NOT_JUDGED: Final = (SYNC, H2D)
+_NOT_JUDGED: Final = (SYNC, H2D)  # on the host's clock
 _TRACE_STEP: Final = "put `with traceml.trace_step(model):` around the body of the training loop"
 
 
@@ -77,18 +80,18 @@ def compute_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     rank = judged_rank(facts, limits)
     if rank is None:
         return None
-    share = _compute_share(rank)
+    share = compute_share(rank)
     if share < limits.compute_share:
         return None
     largest, notes = _largest_in_words(rank), unseen_note(rank) + clock_note(facts, rank)
+    notes += may_wait_for_host(facts, rank, limits)
     return Finding(
         diagnosis="COMPUTE_BOUND",
         severity=INFO,
         summary=f"{share_in_words(share)} of the time is the model's own work: "
         f"{phases_in_words(rank, COMPUTE_PHASES)}.",
         why=f"no rule found a cause outside of it; {largest}{notes}",
-        next="profile three steps: torch.profiler.profile(schedule=torch.profiler.schedule("
-        f"wait={rank.num_warmup + limits.min_steady_steps}, warmup=1, active=3)), prof.step() after each step",
+        next=profile_snippet(rank, limits),
         rule=rule_text(compute_bound),
         evidence=(Evidence("forward, backward and optimizer", 100 * share, 100 * limits.compute_share, "%"),),
         ranks=(rank.state.identity.rank,),
@@ -102,17 +105,18 @@ def balanced(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     Next: nothing; a profiler is not needed.
     """
     rank = judged_rank(facts, limits)
-    if rank is None or _compute_share(rank) >= limits.compute_share:
+    if rank is None or compute_share(rank) >= limits.compute_share:
         return None
     return Finding(
         diagnosis="BALANCED",
         severity=INFO,
-        summary=_balanced_sentence(rank, limits),
-        why=f"{_largest_in_words(rank, num_phases=3)}{unseen_note(rank)}{clock_note(facts, rank)}",
-        next=_balanced_next(rank, limits),
+        summary=_balanced_sentence(facts, rank, limits),
+        why=f"{_largest_in_words(rank, num_phases=3)}{unseen_note(rank)}{clock_note(facts, rank)}"
+        f"{may_wait_for_host(facts, rank, limits)}",
+        next=_balanced_next(facts, rank, limits),
         rule=rule_text(balanced),
         evidence=(
-            Evidence("forward, backward and optimizer", 100 * _compute_share(rank), 100 * limits.compute_share, "%"),
+            Evidence("forward, backward and optimizer", 100 * compute_share(rank), 100 * limits.compute_share, "%"),
         ),
         ranks=(rank.state.identity.rank,),
     )
@@ -121,7 +125,7 @@ def balanced(facts: Facts, limits: Thresholds) -> Optional[Finding]:
 def insufficient_data(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     """Too little was seen for a verdict: fewer than 8 steady steps (20 with several ranks), or steps not to be trusted.
 
-    Steps of the warm-up and failed steps do not count.
+    Steps of the warm-up, failed steps and those in which the process was stopped or traced do not count.
 
     Next: let it run for the missing steps, or put `with traceml.trace_step(model):` around the body of the loop.
     """
@@ -159,15 +163,21 @@ def _missing(facts: Facts, limits: Thresholds) -> tuple[str, str, str]:
         return "No step verdict: the steps took no measurable time.", "the sum of all periods is 0 ns", _TRACE_STEP
     why = (
         f"{units.count(rank.num_steps)} finished: {units.count(rank.num_warmup)} warm-up, "
-        f"{units.count(rank.num_failed)} failed, {units.count(rank.num_steady)} steady"
+        f"{units.count(rank.num_failed)} failed, {_halted(rank)}{units.count(rank.num_steady)} steady"
     )
     if rank.num_failed and rank.num_failed == rank.num_steps:
         action = "look at the exception: every step raised"
+    elif rank.num_halted and rank.num_halted >= rank.num_steps - rank.num_failed:
+        action = "run it without the debugger"
     elif facts.ending.has_failed:
         action = f"{_look_at(facts.ending)}; {units.count(needed - rank.num_steady)} more steps give a verdict"
     else:
         action = f"run at least {units.count(needed - rank.num_steady)} more steps"
     return f"{rank.num_steady} of {needed} steady steps seen.", why, action
+
+
+def _halted(rank: RankFacts) -> str:
+    return f"{units.count(rank.num_halted)} stopped or traced, " if rank.num_halted else ""
 
 
 def _no_step(ending: Ending) -> tuple[str, str, str]:
@@ -193,10 +203,6 @@ def _at_most(facts: Facts, rank: RankFacts) -> str:
     return WARNING if clock_note(facts, rank) else CRITICAL
 
 
-def _compute_share(rank: RankFacts) -> float:
-    return sum(rank.share(phase) or 0.0 for phase in COMPUTE_PHASES)
-
-
 def _largest_in_words(rank: RankFacts, *, num_phases: int = 1) -> str:
     """The largest phases with their shares; one alone is the largest beside the model's own work."""
     shares = [(name, rank.share(name) or 0.0) for name in rank.phases if num_phases > 1 or name not in COMPUTE_PHASES]
@@ -207,19 +213,20 @@ def _largest_in_words(rank: RankFacts, *, num_phases: int = 1) -> str:
     return f"the largest other part is {words}" if num_phases == 1 else words
 
 
-def _largest_not_judged(rank: RankFacts) -> tuple[float, str]:
-    return max((rank.share(phase) or 0.0, phase) for phase in _NOT_JUDGED)
+def _largest_not_judged(facts: Facts, rank: RankFacts) -> tuple[float, str]:
+    names = _NOT_JUDGED if facts.clock == "host" else (SYNC,)
+    return max((rank.share(phase) or 0.0, phase) for phase in names)
 
 
-def _balanced_next(rank: RankFacts, limits: Thresholds) -> str:
-    share, phase = _largest_not_judged(rank)
+def _balanced_next(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
+    share, phase = _largest_not_judged(facts, rank)
     if share >= limits.overhead_share:
         return f"look at {label(phase)} with torch.profiler: TraceML does not judge it"
     return "nothing to do here; a profiler is not needed"
 
 
-def _balanced_sentence(rank: RankFacts, limits: Thresholds) -> str:
-    share, phase = _largest_not_judged(rank)
+def _balanced_sentence(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
+    share, phase = _largest_not_judged(facts, rank)
     if share >= limits.overhead_share:
         return f"No cause that is judged is worth a look; {label(phase)} takes {units.percent(share)} of the time."
     period_ns = rank.total_ns / rank.num_steady

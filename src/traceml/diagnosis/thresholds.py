@@ -27,6 +27,18 @@ class Thresholds:
     #: One slow worker of three makes every third step wait; workers that start at each epoch make one in hundreds.
     waiting_steps_share: float = 0.20
 
+    #: A tenth of the time is what pinned memory or a copy beside the step can be worth the change for.
+    h2d_share: float = 0.10
+
+    #: A device that comes to a step's end within a fifth of a millisecond of the host had no work left to speak of ...
+    near_ns: int = 200_000
+    #: ... and where that is so in half of the steps, it is the rule and not the step after an evaluation.
+    near_steps_share: float = 0.50
+    #: A blocking `.item()` a step empties the queue too, and costs little: from 15 % of idle time on it is felt.
+    host_idle_share: float = 0.15
+    #: A model whose work is hardly seen may run by other means (replays of a CUDA graph): no rest is surely to blame.
+    seen_compute_share: float = 0.05
+
     #: Many small things around the model are normal; a fifth of the time is not.
     overhead_share: float = 0.20
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Callable, Final, Mapping, Optional
 
 from traceml.analysis.facts import Facts
+from traceml.diagnosis.device import h2d_bound, host_bound
 from traceml.diagnosis.finding import SEVERITIES, Diagnosis, Finding
 from traceml.diagnosis.overhead import overhead_bound
 from traceml.diagnosis.step_time import balanced, compute_bound, input_bound, insufficient_data
@@ -22,12 +23,14 @@ from traceml.diagnosis.thresholds import LIMITS, Thresholds
 Rule = Callable[[Facts, Thresholds], Optional[Finding]]
 
 #: The rules that name a cause, with a price.
-CAUSES: Final[tuple[Rule, ...]] = (input_bound, overhead_bound)
+CAUSES: Final[tuple[Rule, ...]] = (input_bound, h2d_bound, overhead_bound, host_bound)
 
 #: Every diagnosis that exists, by the rule that gives it, in the order of the documentation.
 RULES: Final[Mapping[str, Rule]] = {
     "INPUT_BOUND": input_bound,
+    "H2D_BOUND": h2d_bound,
     "OVERHEAD_BOUND": overhead_bound,
+    "HOST_BOUND": host_bound,
     "COMPUTE_BOUND": compute_bound,
     "BALANCED": balanced,
     "INSUFFICIENT_DATA": insufficient_data,

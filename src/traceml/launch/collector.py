@@ -9,25 +9,17 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Optional
 
 import traceml
 from traceml.wire.manifest import read_manifest
-from traceml.wire.regular import open_regular
-from traceml.wire.ringfolder import remove_ring_folder
+from traceml.wire.node import read_node
+from traceml.wire.ringfolder import LOG, remove_ring_folder
 
-#: In the ring folder: what the collector wrote to stdout and stderr, normally nothing.
-LOG_FILE: Final = "collector.log"
-#: In the ring folder: how far the collector is.
-NODE_FILE: Final = "node.json"
-#: In the ring folder: the table of a check.
-CHECK_FILE: Final = "check.txt"
 MAX_STARTS: Final = 4
 _MAX_ANSWER: Final = 1 << 14  # the table of a check in one piece
 _LOOK_S: Final = 0.01
-_MAX_BYTES: Final = 1 << 20
 _alone: dict[Path, subprocess.Popen[bytes]] = {}
 _MODULES: Final = ("psutil", "pynvml")
 
@@ -101,37 +93,8 @@ def await_verdict(ring_dir: Path, folder: Path, *, patience_s: float) -> Optiona
         time.sleep(_LOOK_S)
 
 
-@dataclass(frozen=True)
-class Node:
-    """What the collector says in `node.json`; `folder` is where database and summary really are."""
-
-    is_done: bool = False
-    folder: Optional[Path] = None
-    notes: tuple[str, ...] = ()
-    verdict: Optional[str] = None
-    num_ranks: Optional[int] = None
-
-
-def read_node(ring_dir: Path) -> Node:
-    """The collector's word; an empty one when it never came so far."""
-    try:
-        with open_regular(ring_dir / NODE_FILE) as file:
-            found: Any = json.loads(file.read(_MAX_BYTES))
-        notes = tuple(str(note) for note in found["notes"])
-        verdict = found.get("verdict")
-        return Node(
-            is_done=found["state"] == "done",
-            folder=Path(found["folder"]),
-            notes=notes,
-            verdict=None if verdict is None else str(verdict),
-            num_ranks=found.get("num_ranks"),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Node()
-
-
 def _start(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
-    log = Path(read_manifest(folder).ring_dir) / LOG_FILE
+    log = Path(read_manifest(folder).ring_dir) / LOG
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     output = os.open(log, flags, 0o600)
     try:
@@ -267,7 +230,7 @@ class Keeper:
 
     def _last_words(self) -> str:
         try:
-            text = (Path(read_manifest(self._folder).ring_dir) / LOG_FILE).read_text(errors="replace")
+            text = (Path(read_manifest(self._folder).ring_dir) / LOG).read_text(errors="replace")
         except OSError:
             return ""
         lines = text.strip().splitlines()

@@ -18,15 +18,11 @@ from traceml.errors import RunError
 from traceml.schema.names import safe_name
 from traceml.schema.records import Manifest
 from traceml.wire.manifest import SCHEMA_VERSION, write_manifest, write_private
-from traceml.wire.ringfolder import remove_ring_folder
+from traceml.wire.ringfolder import RUN, remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.settings import Settings
 
-#: In the ring folder: the run folder's path, by which orphaned rings find their run again.
-RUN_FILE: Final = "run"
-#: In the ring folder: some process of the run has torch, and could be looked into.
-ARRIVED_FILE: Final = "arrived"
 MASK: Final = "***"
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # everything below it goes into an owner-checked 0700 folder
 _ROOM_BYTES: Final = 16 << 20  # three rings; Docker gives 64 MB
@@ -78,7 +74,7 @@ def prepare_run(
             _remove_empty(folder)
             folder = _fallback(folder.name, folder.parent, error, notes)
             write_manifest(folder, manifest)
-        write_private(ring_dir / RUN_FILE, str(folder))
+        write_private(ring_dir / RUN, str(folder))
     except BaseException:
         _remove_empty(ring_dir)
         raise

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Callable, Final
+from typing import Callable, Final, Optional
 
+from traceml.recorder import interrupts
 from traceml.schema.records import Fault
 
 _NUM_TOLERATED: Final = 3
@@ -14,14 +15,15 @@ _MAX_ERROR: Final = 200
 
 
 class Guard:
-    """Our faults inside the user's process, by hook. Nothing here raises.
+    """Our faults inside the user's process, by hook. Nothing of ours is raised here.
 
     Args:
         report: Takes each fault's record (into the ring).
+        unwind: Leaves nothing open, where what the user's signal handler raised interrupted a hook.
     """
 
-    def __init__(self, report: Callable[[Fault], None]) -> None:
-        self._report = report
+    def __init__(self, report: Callable[[Fault], None], unwind: Callable[[], None]) -> None:
+        self._report, self._unwind = report, unwind
         self._num_times: dict[str, int] = {}
         self._removals: dict[str, Callable[[], None]] = {}
         self._has_spoken = False
@@ -40,7 +42,20 @@ class Guard:
         self._removals[hook] = remove
 
     def fault(self, hook: str, error: BaseException) -> None:
-        """Counts a fault of `hook`; the third one takes it off."""
+        """Counts a fault of `hook`; the third one takes it off.
+
+        Raises:
+            BaseException: The error itself, where it is none of ours: a signal handler of the user's raised it.
+        """
+        try:
+            is_users = interrupts.is_users(error)
+            if is_users:
+                self._unwind()
+        except Exception as fault:  # noqa: BLE001
+            interrupts.let_pass(fault)
+            is_users = False
+        if is_users:
+            interrupts.let_pass(error)
         try:
             times = self._num_times[hook] = self._num_times.get(hook, 0) + 1
             is_off = times >= _NUM_TOLERATED and self.remove(hook)
@@ -48,8 +63,8 @@ class Guard:
                 text = f"{type(error).__name__}: {error}"[:_MAX_ERROR]
                 self._say(hook, text)
                 self._report(Fault(hook, text, times, is_off))
-        except Exception:  # noqa: BLE001, S110  # the last line of defence: training goes on
-            pass
+        except Exception as fault:  # noqa: BLE001  # the last line of defence: training goes on
+            interrupts.let_pass(fault)
 
     def remove(self, hook: str) -> bool:
         """Takes a hook off, once; whether it could be, and is off now."""
@@ -60,11 +75,17 @@ class Guard:
 
     def remove_all(self) -> None:
         """Takes every hook off, the newest first."""
+        users: Optional[BaseException] = None
         for hook in reversed(list(self._removals)):
             try:
-                self.remove(hook)
-            except Exception as error:  # noqa: BLE001  # the others must come off too
-                self.fault(hook, error)
+                try:
+                    self.remove(hook)
+                except Exception as error:  # noqa: BLE001  # the others must come off too
+                    self.fault(hook, error)
+            except BaseException as error:  # noqa: BLE001  # a signal handler's: so must they
+                users = error
+        if users is not None:
+            raise users
 
     def _say(self, hook: str, text: str) -> None:
         if self._has_spoken:

@@ -71,7 +71,7 @@ def watch(pen: Pen, allocator: Allocator, *, rank: int, interval_s: float = _INT
         pen.memory_due = now + interval_s
         try:
             held = allocator.held()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return
         pen.ring.send(
@@ -91,5 +91,5 @@ def watch(pen: Pen, allocator: Allocator, *, rank: int, interval_s: float = _INT
         pen.memory_due = float("inf")
 
     pen.read_memory = read
-    pen.memory_due = 0.0
+    pen.memory_due = pen.due = 0.0
     pen.guard.register(HOOK, remove)

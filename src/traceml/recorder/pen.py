@@ -19,10 +19,11 @@ from traceml.recorder.tracebacks import conceal
 from traceml.schema.phases import MAX_REGIONS, REGION_PREFIX, region_name
 from traceml.schema.records import RegionName, Watching
 from traceml.wire import edges
-from traceml.wire.ring import PUBLISHED, SEAL_EDGES, STOP, RingWriter
+from traceml.wire.ring import PUBLISHED, STOP, RingWriter
 
 NEVER: Final = float("inf")
 HOUSE: Final = "house"
+HOUSE_S: Final = 0.1  # between two housekeepings: some 30 us, so rarely that no hundredth of the steps is one of them
 _NUM_EARLY: Final = 3  # steps after each of which it is looked whether all is seen
 
 
@@ -36,6 +37,7 @@ class Pen:
         "busy",
         "clock",
         "codes",
+        "due",
         "forward_class",
         "guard",
         "has_compiled",
@@ -80,11 +82,12 @@ class Pen:
         self.nxt: Callable[[], int] = itertools.count().__next__
         self.clock = time.perf_counter
         self.owner: Optional[int] = get_ident()
-        self.in_step = self.busy = False
+        self.busy = False
+        self.in_step: Any = False  # the open step, while there is one
         self.infers = False  # no trace_step yet: steps are inferred
         self.num_forwards = 0  # since the last update, while inferring
         self.num_steps = self.num_failures = self.iterator = 0
-        self.house_due: float = 0  # the edge from which on keep_house is called; the first steps each
+        self.due = self.house_due = 0.0  # on the edges' clock: when a step's end tends to something, and keeps house
         self.forward_class: Any = None  # what stands in a model's slot
         self.method_class: Any = None  # what stands in an instance's `forward`
         self.slot = ""  # the name under which trace_step looks for it
@@ -92,7 +95,7 @@ class Pen:
         self.wrappers_of: Callable[[tuple[Any, ...]], tuple[Any, ...]] = _no_wrappers
         self.loaders: Any = None  # numbers loaders and iterators
         self.look: Optional[Callable[[object], None]] = None  # looks into batches of the current iterator
-        self.guard = Guard(ring.send)
+        self.guard = Guard(ring.send, self.unwind)
         self.regions: dict[str, int] = {}
         self.said: set[str] = set()  # what the user was told once
         self.late_looks: list[Callable[[], None]] = []  # for modules that are loaded later
@@ -133,8 +136,13 @@ class Pen:
         conceal()
         try:
             self.stamp(edges.RAISED)
-        except Exception as error:  # noqa: BLE001  # ours must not hide the user's
+        except BaseException as error:  # noqa: BLE001  # ours must not hide the user's
             self.guard.fault("raised", error)
+
+    def unwind(self) -> None:
+        """A signal handler's exception leaves one of our own lines: nothing is open any more."""
+        self.busy = False
+        self.stamp(edges.UNWOUND)
 
     def publish(self) -> int:
         """Numbers the newest step and publishes every edge so far; returns their absolute count."""
@@ -144,11 +152,23 @@ class Pen:
         self.ring.header[PUBLISHED] = j + 1
         return j + 1
 
+    def tend(self, now: float) -> None:
+        """Behind a step's end that is past `due`: keeps house, reads memory, whichever it is time for."""
+        if now >= self.house_due:
+            self.house_due = now + HOUSE_S if self.num_steps >= _NUM_EARLY else 0.0
+            self.tidy()
+        if now >= self.memory_due:
+            self.read_memory(now)
+        self.due = min(self.house_due, self.memory_due)
+
+    def tend_soon(self) -> None:
+        """The next step's end keeps house."""
+        self.due = self.house_due = 0.0
+
     def keep_house(self) -> None:
-        """Every few steps, right behind a step's end: numbers it, seals whole blocks, looks for late modules."""
+        """Ten times a second, right behind a step's end: numbers it, seals whole blocks, looks for late modules."""
         end = self.publish()
         self.ring.seal(end)
-        self.house_due = end + SEAL_EDGES if self.num_steps >= _NUM_EARLY else end
         for look in self.late_looks:
             look()
         if self.ring.header[STOP]:
@@ -158,7 +178,7 @@ class Pen:
         """Keeps house; its faults are its own, not those of the hook that found it due."""
         try:
             self.keep_house()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self.guard.fault(HOUSE, error)
 
     def adopt(self) -> bool:
@@ -207,7 +227,7 @@ class Pen:
         for act in self.on_arrival:
             try:
                 act()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 self.guard.fault("compile", error)
 
     def compiles(self) -> None:

@@ -18,6 +18,7 @@ from traceml.recorder.hooks import (
     collections,
     compiled,
     compiler,
+    debugger,
     forward,
     inference,
     loader,
@@ -33,6 +34,7 @@ from traceml.wire.ring import ANSWERED, WANTED, RingWriter
 from traceml.wire.ringfolder import BELL
 
 _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
+    phases.COMPILE: compiler.install,  # first: the optimizer's hooks ask whether it will be heard of
     phases.INPUT: loader.install,
     phases.FORWARD: forward.install,
     compiled.HOOK: compiled.install,
@@ -41,7 +43,6 @@ _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
     phases.OPTIMIZER: optimizer.install,
     phases.CHECKPOINT: checkpoint.install,
     phases.GC: collections.install,
-    phases.COMPILE: compiler.install,
 }
 _UNSEATED: Final = ".waiting"  # behind a ring's name: no collector looks at it
 _PART_OF: Final = {compiled.HOOK: phases.FORWARD, method.HOOK: phases.COMPILE}  # no phases of their own
@@ -157,7 +158,7 @@ class Session:
                 continue
             try:
                 why_not = install(self.pen)
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 self.pen.guard.fault(phase, error)
                 why_not = f"the hook could not be installed ({type(error).__name__})"
             if why_not:
@@ -167,9 +168,13 @@ class Session:
         if infer:
             try:
                 inference.install(self.pen)
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 self.pen.guard.fault(inference.HOOK, error)
         watched, unseen = [p for p in watched if p in phases.PHASE_INDEX], _of_phases(unseen)
+        try:
+            debugger.install(self.pen)
+        except BaseException as error:  # noqa: BLE001  # guard
+            self.pen.guard.fault(debugger.HOOK, error)
         allocator = memory.find_allocator()
         if allocator is not None:
             memory.watch(self.pen, allocator, rank=self.identity.rank)

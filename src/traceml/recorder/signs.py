@@ -10,6 +10,7 @@ from typing import Any, Callable, Final, Optional
 
 from traceml.recorder import step
 from traceml.recorder.guard import say
+from traceml.recorder.interrupts import let_pass
 from traceml.recorder.tracebacks import conceal
 
 _WORKER: Final = "torch.utils.data._utils.worker"
@@ -34,6 +35,7 @@ def arm(*, on_sign: Callable[[bool], None], optimizers: bool = True) -> None:
             if not _is_loader_worker():
                 on_sign(is_step)
         except Exception as error:  # noqa: BLE001  # guard
+            let_pass(error)
             say(f"this process is not recorded: {type(error).__name__}: {error}")
 
     _watch_backward(seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Callable, Final, Optional, Union
@@ -21,6 +22,7 @@ _STEP_FAILED: Final = edges.STEP_FAILED
 _STEP_BEGIN: Final = edges.STEP_BEGIN
 _MAX_COUNT: Final = 1 << 53  # whole numbers up to here stand exactly in the ring
 _MAX_FAILURES: Final = 100  # whose exception is named; all are counted
+_HELD_BY_US: Final = 2  # references: the pen's, and the argument of who counts them
 _STEP: Final = "step"
 _REGION: Final = "region"
 
@@ -40,6 +42,8 @@ def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
     enter, leave = (_inert_enter, _inert_leave) if pen is None else (_make_enter(pen), _make_leave(pen))
     if pen is not None and pen.infers:
         enter = _make_first_enter(pen, enter)
+    if pen is not None and pen.stop_at >= 0:
+        leave = _make_last_leave(pen, leave)
     # Closures over one session's names cost two thirds of the same with attributes.
     trace_step.__enter__, trace_step.__exit__ = enter, leave  # type: ignore[method-assign]
     if pen is not None:
@@ -100,14 +104,18 @@ def _inert_leave(_step: trace_step, _kind: Any, _error: Any, _trace: Any) -> Non
 
 def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
-    forward_class, slot, nothing = pen.forward_class, pen.slot, dict[str, Any]()
+    forward_class, slot = pen.forward_class, pen.slot
 
     def enter(self: trace_step) -> trace_step:
         try:
             for model in self._models:
-                if getattr(model, "__dict__", nothing).get(slot).__class__ is not forward_class:
-                    _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
-            if pen.in_step or (get_ident() != pen.owner and not pen.adopt()):
+                try:
+                    if model.__dict__[slot].__class__ is forward_class:
+                        continue
+                except (AttributeError, KeyError):
+                    pass
+                _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
+            if (pen.in_step and not _was_abandoned(pen)) or (get_ident() != pen.owner and not pen.adopt()):
                 if self._pen is not None:
                     self._pen = _Again(self._pen)
                 return self  # nested, or another thread while a step is open: one step is one step
@@ -117,9 +125,9 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
             k = nxt() & mask
             codes[k] = _STEP_BEGIN
             stamps[k] = clock()
-            pen.in_step = True
-        except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(_STEP, error)
+            pen.in_step = self
+        except BaseException as error:  # noqa: BLE001  # guard
+            _not_entered(pen, self, error)
         return self
 
     return enter
@@ -133,7 +141,7 @@ def _make_first_enter(pen: Pen, enter: Callable[[trace_step], trace_step]) -> Ca
             trace_step.__enter__ = enter  # type: ignore[method-assign]
             pen.guard.remove(inference.HOOK)
             pen.num_steps = 0
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(inference.HOOK, error)
         return enter(self)
 
@@ -150,26 +158,70 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
             return
         self._pen = None
         try:
-            pen.in_step = pen.busy = False
             j = nxt()
             k = j & mask
             codes[k] = _STEP_END if kind is None else _STEP_FAILED
             now = stamps[k] = clock()
             header[PUBLISHED] = j + 1
-            pen.num_steps = num_steps = pen.num_steps + 1
-            if j >= pen.house_due:
-                pen.tidy()
-            if now >= pen.memory_due:
-                pen.read_memory(now)
+            pen.num_steps += 1
+            pen.in_step = pen.busy = False
+            if now >= pen.due:
+                pen.tend(now)
             if kind is not None:
                 strip(raised)
                 _name_failure(pen, kind)
-            if num_steps == pen.stop_at:
-                pen.stop()
-        except Exception as error:  # noqa: BLE001  # guard
-            pen.guard.fault(_STEP, error)
+        except BaseException as error:  # noqa: BLE001  # guard
+            _not_left(pen, error)
 
     return leave
+
+
+def _make_last_leave(
+    pen: Pen, leave: Callable[[trace_step, Any, Any, Any], None]
+) -> Callable[[trace_step, Any, Any, Any], None]:
+    """The end of the last step that was asked for is the recording's."""
+
+    def leave_or_stop(self: trace_step, kind: Any, raised: Any, trace: Any) -> None:
+        leave(self, kind, raised, trace)
+        try:
+            if pen.num_steps == pen.stop_at:
+                pen.stop()
+        except BaseException as error:  # noqa: BLE001  # guard
+            _not_left(pen, error)
+
+    return leave_or_stop
+
+
+def _not_entered(pen: Pen, step: trace_step, error: BaseException) -> None:
+    """A step could not be opened; what is raised out of `__enter__` has no `__exit__`."""
+    if not pen.in_step:
+        step._pen = None  # noqa: SLF001  # ours
+    pen.guard.fault(_STEP, error)
+
+
+def _not_left(pen: Pen, error: BaseException) -> None:
+    """A step could not be closed, or what is done behind it could not; what is raised interrupted no later step."""
+    try:
+        pen.guard.fault(_STEP, error)
+    finally:
+        if pen.in_step:
+            _end_late(pen)
+
+
+def _was_abandoned(pen: Pen) -> bool:
+    """Whether the open step is nobody's any more, and is closed here: a signal came when its `__exit__` began."""
+    if get_ident() != pen.owner or sys.getrefcount(pen.in_step) > _HELD_BY_US:
+        return False
+    pen.unwind()
+    _end_late(pen)
+    return True
+
+
+def _end_late(pen: Pen) -> None:
+    pen.in_step = pen.busy = False
+    pen.stamp(_STEP_FAILED)
+    pen.num_steps += 1
+    pen.publish()
 
 
 def _no_region(pen: Pen) -> None:
@@ -186,7 +238,7 @@ def _attach(pen: Pen, model: Any) -> None:
     """A model's forward is seen from now on; if that fails, its step still is."""
     try:
         attach(pen, model)
-    except Exception as error:  # noqa: BLE001  # guard
+    except BaseException as error:  # noqa: BLE001  # guard
         pen.guard.fault(FORWARD, error)
 
 
@@ -228,7 +280,7 @@ class region:  # noqa: N801  # reads as a statement: `with traceml.region("augme
                 k = pen.nxt() & pen.mask
                 pen.codes[k] = code
                 pen.stamps[k] = pen.clock()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(_REGION, error)
         return self
 
@@ -245,7 +297,7 @@ class region:  # noqa: N801  # reads as a statement: `with traceml.region("augme
             k = pen.nxt() & pen.mask
             pen.codes[k] = self._code + edges.CLOSE
             pen.stamps[k] = pen.clock()
-        except Exception as fault:  # noqa: BLE001  # guard
+        except BaseException as fault:  # noqa: BLE001  # guard
             pen.guard.fault(_REGION, fault)
 
 
@@ -270,7 +322,7 @@ def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> Non
         if number is not None:
             try:
                 _write_count(pen, code, name, number)
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault("count", error)
 
 

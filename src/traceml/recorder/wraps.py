@@ -98,7 +98,7 @@ class _Batches(Proxy):
                 loader.loaders_of(pen).switch(self, lambda _: loader.settings_of_foreign(inner))
             pen.stamp(edges.INPUT)
             pen.busy = True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(loader.HOOK, error)
             return next(inner)
         code = edges.CLOSE_NO_BATCH
@@ -132,7 +132,7 @@ class _Loader(Proxy):
             serial = loaders.start(inner, loader.settings_of_foreign)
             pen.stamp(edges.ITERATOR)
             pen.busy = True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(loader.HOOK, error)
             return wrapped(_Batches, iter(inner))
         try:
@@ -205,7 +205,7 @@ def _between(
         if code is not None:
             pen.stamp(code)
             pen.busy |= is_whole
-    except Exception as error:  # noqa: BLE001  # guard
+    except BaseException as error:  # noqa: BLE001  # guard
         pen.guard.fault(_HOOK, error)
     if code is None:
         return call(*args, **kwargs)
@@ -223,7 +223,7 @@ def _between(
 def _close(pen: Pen, code: int, hook: str) -> None:
     try:
         pen.stamp(code)
-    except Exception as error:  # noqa: BLE001  # guard
+    except BaseException as error:  # noqa: BLE001  # guard
         pen.guard.fault(hook, error)
 
 
@@ -251,7 +251,7 @@ def _watch_model(pen: Pen, model: Any) -> None:
             compiled.install(pen)
             pen.tell(watched=() if why_not else (phases.FORWARD, phases.EVAL))
         forward.attach(pen, model, asked=True)
-    except Exception as error:  # noqa: BLE001  # guard
+    except BaseException as error:  # noqa: BLE001  # guard
         pen.guard.fault(forward.HOOK, error)
 
 
@@ -259,7 +259,7 @@ def _watch_optimizer(pen: Pen, one: Any) -> None:
     try:
         optimizer.watch_one(pen, one)
         pen.tell(watched=(phases.OPTIMIZER,))
-    except Exception as error:  # noqa: BLE001  # guard
+    except BaseException as error:  # noqa: BLE001  # guard
         pen.guard.fault(optimizer.HOOK, error)
 
 

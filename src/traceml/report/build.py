@@ -22,7 +22,7 @@ from traceml.report.contract import (
 from traceml.report.coverage import coverage_of, fold
 from traceml.report.ending import ending_of
 from traceml.report.findings import findings_of, verdict_of
-from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, spread
+from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, run_ahead_of, spread
 from traceml.report.surroundings import memory_info, process_info, system_info
 from traceml.report.trim import trimmed
 from traceml.schema import phases
@@ -222,6 +222,7 @@ def _run(found: _Found) -> RunInfo:
         user_step=max((s.user_step for s in found.states if s.user_step is not None), default=None),
         live=_live(found),
         data_age_s=_age_s(found) if found.is_running else None,
+        halted_steps=max((r.num_halted for r in facts.ranks), default=0),
         reported_at=_iso(found.now_wall),
         compilations=_compilations(found.states, lambda state: state.num_compilations),
         recompilations=_compilations(found.states, lambda state: state.num_recompilations),
@@ -268,7 +269,8 @@ def _live(found: _Found) -> Optional[Mapping[str, Any]]:
     slot = min(slots, key=lambda s: (s.phase == phases.SYNC, s.since_ns))
     seen_ns = found.newest_ns if _age_s(found) > STALE_S else found.now_ns  # later nobody has looked
     since_s = round(max(0, seen_ns - slot.since_ns) / _NS_PER_S, 1)
-    return {"rank": slot.rank, "phase": slot.phase, "since_s": since_s, "step": slot.step}
+    live = {"rank": slot.rank, "phase": slot.phase, "since_s": since_s, "step": slot.step}
+    return {**live, "halted": slot.halted} if slot.halted else live
 
 
 def _age_s(found: _Found) -> float:
@@ -292,6 +294,8 @@ def _step_time(facts: Facts, diagnosis: Diagnosis) -> StepTimeInfo:
         findings=findings_of(diagnosis.step_time),
         blocks=tuple(_block(chunk) for chunk in rank.chunks[:_MAX_BLOCKS]) if rank else (),
         epoch_start=epoch_start,
+        wall_period_ms=period_of(rank.wall if rank else None),
+        run_ahead_ms=run_ahead_of(rank),
     )
 
 
@@ -321,7 +325,7 @@ def _rank_row(rank: RankFacts) -> RankRow:
 def _block(chunk: Chunk) -> BlockInfo:
     floor = _SMALLEST_SHARE * chunk.period_mean_ns
     means = {name: ms(ns) or 0.0 for name, ns in chunk.phase_mean_ns.items() if ns >= floor and ns > 0}
-    return BlockInfo(chunk.num_steps, ms(chunk.period_median_ns) or 0.0, means)
+    return BlockInfo(chunk.num_steps, ms(chunk.period_median_ns) or 0.0, means, ms(chunk.wall_median_ns))
 
 
 def _throughput(found: _Found) -> ThroughputInfo:
@@ -335,13 +339,14 @@ def _throughput(found: _Found) -> ThroughputInfo:
         samples_per_s=_sum_known([_rate(rank.num_samples, time_s) for rank, time_s in ranks]),
         tokens_per_s=_sum_known([_rate(rank.num_tokens, time_s) for rank, time_s in ranks]),
         wall_samples_per_s=_rate(wall, duration_s) if found.is_whole else None,
-        steps_per_s=_rate(spoken.num_steady, steps_s) if spoken and not found.facts.unsure else None,
+        steps_per_s=_rate(spoken.wall.num_steady, steps_s) if spoken and not found.facts.unsure else None,
     )
 
 
 def _training_s(rank: RankFacts) -> float:
-    other = (rank.phase_ns(phases.EVAL) or 0) + (rank.phase_ns(phases.CHECKPOINT) or 0)
-    return (rank.total_ns - other) / _NS_PER_S
+    wall = rank.wall
+    other = (wall.phase_ns(phases.EVAL) or 0) + (wall.phase_ns(phases.CHECKPOINT) or 0)
+    return (wall.total_ns - other) / _NS_PER_S
 
 
 def _rate(number: Optional[float], time_s: float) -> Optional[float]:

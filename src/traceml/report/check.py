@@ -124,7 +124,9 @@ def _regions(states: Sequence[RankState]) -> CheckRow:
 
 
 def _surroundings(report: Report) -> Iterator[CheckRow]:
-    clock = "timed by the device's own clock" if report.coverage.clock == "device" else "timed by the host's clock"
+    note = f" ({report.coverage.clock_note})" if report.coverage.clock_note else ""
+    is_device = report.coverage.clock == "device"
+    clock = "timed by the device's own clock" if is_device else f"timed by the host's clock{note}"
     yield CheckRow("device", True, f"{report.run.device}, {clock}")
     heard = len(report.coverage.ranks)
     yield CheckRow("ranks", heard == report.run.world_size if heard else None, f"{heard} of {report.run.world_size}")

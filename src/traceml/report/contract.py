@@ -47,11 +47,14 @@ class RunInfo:
     first_step: Optional[int] = None
     last_step: Optional[int] = None
     user_step: Optional[int] = None
-    live: Optional[Mapping[str, Any]] = None  # while running: {"rank", "phase", "since_s", "step"}
+    live: Optional[Mapping[str, Any]] = (
+        None  # while running: {"rank", "phase", "since_s", "step"}, "halted" while it is
+    )
     reported_at: str = ""  # ISO 8601, UTC: when this report was built
     compilations: Optional[int] = None  # of all ranks; null where the compiler cannot be watched
     recompilations: Optional[int] = None
     data_age_s: Optional[float] = None  # while running: how old the newest data was then
+    halted_steps: int = 0  # left out: the process was stopped or traced by a debugger
 
 
 @dataclass(frozen=True)
@@ -149,16 +152,33 @@ class RanksInfo:
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """Consecutive steady steps: how many, the median period, and the mean ms of each phase of at least 0.1 ms."""
+    """Consecutive steady steps: how many, the median period, and the mean ms of each phase of at least 0.1 ms.
+
+    All on the clock of `step_time`; where that is the device's, `wall_period_ms` is the median of the host's.
+    """
 
     steps: int
     period_ms: float
     mean_ms: Mapping[str, float]
+    wall_period_ms: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class RunAheadInfo:
+    """How long after the host the device comes to a step's end: the medians of the lower and of the upper bounds in ms.
+
+    `steps` of the steady steps have an upper bound, in `near_steps` of them it is under 0.2 ms.
+    """
+
+    low_p50_ms: Optional[float]
+    high_p50_ms: Optional[float]
+    steps: int
+    near_steps: int
 
 
 @dataclass(frozen=True)
 class StepTimeInfo:
-    """Where the steady steps' time went. The percentages add up to 100."""
+    """Where the steady steps' time went, on the clock that was judged on. The percentages add up to 100."""
 
     diagnosis: str
     dataloader_pct: Optional[float]
@@ -177,6 +197,8 @@ class StepTimeInfo:
     findings: tuple[FindingInfo, ...] = ()
     blocks: tuple[BlockInfo, ...] = ()
     epoch_start: Optional[PhaseInfo] = None
+    wall_period_ms: Optional[PeriodInfo] = None  # on the host's clock; that of `period_ms` where that is the host's
+    run_ahead_ms: Optional[RunAheadInfo] = None  # null without the device's clock
 
 
 @dataclass(frozen=True)
@@ -270,6 +292,8 @@ class RankCoverage:
     first_step: Optional[int]
     last_step: Optional[int]
     lost_frames: int
+    device_steps: Optional[int] = None  # steady steps with the device's clock; null where none has it
+    steady_steps: Optional[int] = None  # all steady steps
 
 
 @dataclass(frozen=True)
@@ -290,6 +314,7 @@ class CoverageInfo:
     ranks: tuple[RankCoverage, ...] = ()
     unseen: tuple[str, ...] = ()
     faults: tuple[FaultInfo, ...] = ()
+    clock_note: str = ""  # why not the device's, where there is a device
     notes: tuple[str, ...] = ()  # one sentence each: what was lost, moved, or cannot be seen
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from traceml.schema.records import Event, RankState
 
 MAX_EVENTS: Final = 100
+_NOTED_STEPS: Final = 3  # without device times, from which on they are worth a note ...
+_NOTED_SHARE: Final = 0.01  # ... and this share of the steady steps
 
 
 def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str]) -> CoverageInfo:
@@ -26,11 +28,19 @@ def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str])
     """
     return CoverageInfo(
         clock=facts.clock,
-        ranks=tuple(_rank(state) for state in states),
+        ranks=tuple(_rank(state, facts) for state in states),
         unseen=_unseen(facts),
         faults=_faults(states),
-        notes=tuple(dict.fromkeys((*_losses(states), *_missing(facts, states), *facts.notes, *_unsure(facts), *notes))),
+        clock_note=_clock_note(facts, states),
+        notes=tuple(dict.fromkeys((*_found(facts, states), *facts.notes, *_unsure(facts), *notes))),
     )
+
+
+def _found(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:
+    yield from _losses(states)
+    yield from _halted(facts)
+    yield from _untimed(facts)
+    yield from _missing(facts, states)
 
 
 def fold(events: Sequence[Event]) -> tuple[tuple[EventInfo, ...], tuple[str, ...]]:
@@ -59,9 +69,39 @@ def _folded(kind: str, rank: int, text: str, group: Sequence[Event]) -> EventInf
     return EventInfo(kind, min(e.step for e in group), rank, typical, sum(e.count for e in group), text)
 
 
-def _rank(state: RankState) -> RankCoverage:
-    lost = state.num_lost_edges + state.num_lost_messages
-    return RankCoverage(state.identity.rank, state.first_step, state.last_step, lost)
+def _rank(state: RankState, facts: Facts) -> RankCoverage:
+    number, lost = state.identity.rank, state.num_lost_edges + state.num_lost_messages
+    found = next((rank for rank in facts.ranks if rank.state.identity.rank == number), None)
+    device = found.device if found is not None else None
+    return RankCoverage(
+        number,
+        state.first_step,
+        state.last_step,
+        lost,
+        device_steps=None if device is None else device.num_steps,
+        steady_steps=None if found is None else found.wall.num_steady,
+    )
+
+
+def _clock_note(facts: Facts, states: Sequence[RankState]) -> str:
+    return "" if facts.clock == "device" else next((state.clock_note for state in states if state.clock_note), "")
+
+
+def _untimed(facts: Facts) -> Iterator[str]:
+    """What of the steps has no device times, and why; of the last steps of every run only `ranks` tells."""
+    for rank in facts.ranks:
+        number, state, num_steady = rank.state.identity.rank, rank.state, rank.wall.num_steady
+        num_without = num_steady - (rank.device.num_steps if rank.device is not None else 0)
+        is_noted = state.clock == "device" and num_without >= max(_NOTED_STEPS, _NOTED_SHARE * num_steady)
+        if is_noted and rank.num_untimed:
+            left_out, steady = units.count(rank.num_untimed), units.count(num_steady)
+            yield f"rank {number}: {left_out} of {steady} steady steps have no device times and are not in the shares"
+        if is_noted and state.num_lost_events:
+            events = units.count(state.num_lost_events)
+            yield f"rank {number}: {events} device events never came to an end, or lay in a graph's capture"
+        if state.num_other_events:
+            events = units.count(state.num_other_events)
+            yield f"rank {number}: {events} events on another device than that of the steps are not in the shares"
 
 
 def _unseen(facts: Facts) -> tuple[str, ...]:
@@ -92,6 +132,15 @@ def _losses(states: Sequence[RankState]) -> Iterator[str]:
         ]
         if lost:
             yield f"rank {state.identity.rank}: {', '.join(lost)} were lost before they could be read"
+
+
+def _halted(facts: Facts) -> Iterator[str]:
+    for rank in facts.ranks:
+        if rank.num_halted:
+            were = "step was" if rank.num_halted == 1 else "steps were"
+            who = f"rank {rank.state.identity.rank}: " if len(facts.ranks) > 1 else ""
+            number = units.count(rank.num_halted)
+            yield f"{who}{number} {were} left out: the process was stopped or traced by a debugger"
 
 
 def _missing(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:

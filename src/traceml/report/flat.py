@@ -39,6 +39,7 @@ def _run(report: Report) -> dict[str, Value]:
         "run/status": run.status,
         "run/steps": run.steps,
         "run/failed_steps": run.failed_steps,
+        "run/halted_steps": run.halted_steps,
         "run/warmup_steps": run.warmup_steps,
         "run/duration_s": run.duration_s,
         "run/startup_s": run.startup_s,
@@ -52,6 +53,7 @@ def _step_time(report: Report) -> dict[str, Value]:
         f"step_time/{name}": getattr(time, name)
         for name in (
             "diagnosis",
+            "clock",
             "dataloader_pct",
             "h2d_pct",
             "forward_pct",
@@ -65,6 +67,7 @@ def _step_time(report: Report) -> dict[str, Value]:
     }
     for name in ("mean", "p50", "p95", "p99", "max"):
         flat[f"step_time/period_{name}_ms"] = getattr(time.period_ms, name)
+    flat["step_time/wall_period_mean_ms"] = time.wall_period_ms.mean if time.wall_period_ms else None
     for phase, info in time.phases.items():
         flat[f"step_time/{phase.replace(':', '/')}_ms"] = info.mean_ms
     return flat

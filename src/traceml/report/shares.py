@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, Mapping, Optional
 
-from traceml.report.contract import PeriodInfo, PhaseInfo
+from traceml.diagnosis.thresholds import LIMITS
+from traceml.report.contract import PeriodInfo, PhaseInfo, RunAheadInfo
 from traceml.schema import phases
 
 if TYPE_CHECKING:
@@ -95,3 +96,13 @@ def period_of(rank: Optional[RankFacts]) -> PeriodInfo:
     period = rank.period
     p50, p95, p99 = (ms(period.quantile(share)) for share in (0.5, 0.95, 0.99))
     return PeriodInfo(ms(period.mean), p50, p95, p99, ms(period.maximum))
+
+
+def run_ahead_of(rank: Optional[RankFacts]) -> Optional[RunAheadInfo]:
+    """How far a rank's device is behind the host at the ends of the steady steps; None without the device's clock."""
+    device = rank.device if rank is not None else None
+    if device is None:
+        return None
+    low, high = device.run_ahead_low, device.run_ahead_high
+    near = high.count - round(high.count * high.share_at_least(LIMITS.near_ns))
+    return RunAheadInfo(ms(low.quantile(0.5)), ms(high.quantile(0.5)), high.count, near)

@@ -96,7 +96,9 @@ def _merge(one: BlockInfo, two: BlockInfo) -> BlockInfo:
 
     names = dict.fromkeys((*one.mean_ms, *two.mean_ms))
     mean_ms = {name: weigh(one.mean_ms.get(name, 0.0), two.mean_ms.get(name, 0.0)) for name in names}
-    return BlockInfo(steps, weigh(one.period_ms, two.period_ms), mean_ms)
+    walls = (one.wall_period_ms, two.wall_period_ms)
+    wall = None if walls[0] is None or walls[1] is None else weigh(walls[0], walls[1])
+    return BlockInfo(steps, weigh(one.period_ms, two.period_ms), mean_ms, wall)
 
 
 def _short_texts(report: Report) -> Report:

@@ -6,9 +6,27 @@ Times are nanoseconds of CLOCK_MONOTONIC (as Python's `time.perf_counter` on Lin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping, NamedTuple, Optional
+from typing import Final, Mapping, NamedTuple, Optional
 
 from traceml.schema.distribution import Distribution
+
+#: What stands in `failed_in` of a step in which the process was stopped or traced: it is left out like a failed one.
+HALTED: Final = "halted"
+
+
+class DeviceTimes(NamedTuple):
+    """A step on the device's clock: from the event at the end of the step before to the one at its own end, divided.
+
+    `phase_ns` and `region_ns` are as in `StepRecord`, and add up to `period_ns` exactly. Input is the wait that the
+    device had no work left for. `run_ahead_ns` is how long after the host the device came to the step's end: a lower
+    and an upper bound, None where nothing bounds it.
+    """
+
+    period_ns: int
+    phase_ns: tuple[Optional[int], ...]
+    region_ns: tuple[tuple[int, int], ...] = ()
+    epoch_start_ns: int = 0  # part of input
+    run_ahead_ns: tuple[Optional[int], Optional[int]] = (None, None)
 
 
 class StepRecord(NamedTuple):
@@ -30,7 +48,8 @@ class StepRecord(NamedTuple):
     num_samples: Optional[int] = None
     num_tokens: Optional[int] = None
     user_step: Optional[int] = None
-    failed_in: Optional[str] = None  # the phase that was open when the step raised; None: it did not
+    failed_in: Optional[str] = None  # the phase that was open when the step raised, or HALTED; None: neither
+    device: Optional[DeviceTimes] = None  # None: without the device's clock, or its events were lost
 
 
 @dataclass(frozen=True)
@@ -46,8 +65,19 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class DeviceBlock:
+    """The steps of a block that have the device's clock: `period.count` of them; `phases` as in `Block`."""
+
+    period: Distribution
+    phases: Mapping[str, Distribution]
+    epoch_start: Distribution = field(default_factory=Distribution)
+    run_ahead_low: Distribution = field(default_factory=Distribution)  # of the steps where a bound is known
+    run_ahead_high: Distribution = field(default_factory=Distribution)
+
+
+@dataclass(frozen=True)
 class Block:
-    """What a coarser level keeps of consecutive steps of one rank; failed steps are counted, not measured in.
+    """What a coarser level keeps of consecutive steps of one rank; failed and halted steps are only counted.
 
     `phases` is keyed by phase name (`region:<name>` too); a phase's count is that of the steps that had an edge of it.
     """
@@ -56,7 +86,7 @@ class Block:
     level: int
     first_step: int
     last_step: int
-    num_steps: int  # measured in: without failed ones
+    num_steps: int  # measured in: without failed and halted ones
     num_failed: int
     start_ns: int
     end_ns: int
@@ -67,6 +97,8 @@ class Block:
     num_optimizer_steps: int
     num_samples: Optional[int]
     num_tokens: Optional[int]
+    num_halted: int = 0
+    device: Optional[DeviceBlock] = None  # None: no step of it has the device's clock
 
 
 @dataclass(frozen=True)
@@ -180,6 +212,7 @@ class LiveSlot:
     since_ns: int
     read_ns: int
     alive: bool
+    halted: str = ""  # "stopped" | "traced" at this moment
 
 
 @dataclass(frozen=True)
@@ -216,6 +249,20 @@ class RankState:
     unsure: str = ""  # why those cannot be trusted, with the counts; empty: they can
     num_compilations: int = 0
     num_recompilations: int = 0
+    clock: str = "host"  # "device" as soon as events were recorded
+    clock_note: str = ""  # why not, as the recorder says it
+    num_lost_events: int = 0  # device events that never resolved, or were taken while a graph was captured
+    num_other_events: int = 0  # device events on another device than the one the step ended on
+    num_halted: int = 0  # steps that are left out: the process was stopped or traced
+
+
+@dataclass(frozen=True)
+class Halt:
+    """The process was stopped (SIGSTOP, Ctrl-Z), or a debugger had it. Two with the same beginning are one."""
+
+    since_ns: int
+    until_ns: Optional[int]  # None: it still is
+    why: str  # "stopped" | "traced"
 
 
 @dataclass(frozen=True)
@@ -228,12 +275,14 @@ class RegionName:
 
 @dataclass(frozen=True)
 class Watching:
-    """The phases whose hooks are installed, those that cannot be and why, and whether steps are inferred."""
+    """The phases whose hooks are installed, those that cannot be and why, whether steps are inferred, and the clock."""
 
     phases: tuple[str, ...]
     unseen: Mapping[str, str] = field(default_factory=dict)
     total_steps: Optional[int] = None
     infers: bool = False  # until the first trace_step
+    clock: str = "host"  # "device": events are recorded beside the stamps
+    clock_note: str = ""  # why host, where a device might be expected: "MPS and XPU use the host clock"
 
 
 @dataclass(frozen=True)

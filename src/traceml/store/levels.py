@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from traceml.schema.distribution import Distribution
 from traceml.schema.phases import PHASES, REGION_PREFIX
-from traceml.schema.records import Block, StepRecord
+from traceml.schema.records import HALTED, Block, DeviceBlock, DeviceTimes, StepRecord
 from traceml.store import packing
-from traceml.store.packing import EPOCH_ENTRY, FIRST_PHASE_ENTRY, FIRST_REGION_ENTRY, PERIOD_ENTRY
+from traceml.store.packing import (
+    DEVICE_ENTRY,
+    EPOCH_ENTRY,
+    FIRST_PHASE_ENTRY,
+    FIRST_REGION_ENTRY,
+    HALTED_ENTRY,
+    PERIOD_ENTRY,
+    RUN_AHEAD_HIGH_ENTRY,
+    RUN_AHEAD_LOW_ENTRY,
+)
 from traceml.store.tables import step_key, step_of
 
 
 class BlockRow(NamedTuple):
-    """A block as its table holds it, without its key; failed steps are counted, not measured in."""
+    """A block as its table holds it, without its key; failed and halted steps are counted, as failed."""
 
     first_step: int
     last_step: int
@@ -33,15 +42,17 @@ def block_of_steps(steps: Sequence[StepRecord]) -> BlockRow:
     measured = [step for step in steps if step.failed_in is None]
     entries: list[tuple[int, bytes]] = []
     if measured:
-        entries.append((PERIOD_ENTRY, packing.pack_values([step.period_ns for step in measured])))
-        epochs = [step.epoch_start_ns for step in measured if step.epoch_start_ns]
-        if epochs:
-            entries.append((EPOCH_ENTRY, packing.pack_values(epochs)))
-        for entry, column in enumerate(zip(*[step.phase_ns for step in measured]), FIRST_PHASE_ENTRY):
-            values = [value for value in column if value is not None]
-            if values:
-                entries.append((entry, packing.pack_values(values)))
-        entries.extend(_regions_of(measured))
+        entries.extend(_entries_of(measured))
+    halted = [step.period_ns for step in steps if step.failed_in == HALTED]
+    if halted:
+        entries.append((HALTED_ENTRY, packing.pack_values(halted)))
+    timed = [step.device for step in measured if step.device is not None]
+    if timed:
+        for entry, bound in ((RUN_AHEAD_LOW_ENTRY, 0), (RUN_AHEAD_HIGH_ENTRY, 1)):
+            known = [value for value in (times.run_ahead_ns[bound] for times in timed) if value is not None]
+            if known:
+                entries.append((entry, packing.pack_values(known)))
+        entries.extend((DEVICE_ENTRY + entry, packed) for entry, packed in _entries_of(timed))
     first, last = steps[0], steps[-1]
     return BlockRow(
         first_step=first.step,
@@ -58,12 +69,22 @@ def block_of_steps(steps: Sequence[StepRecord]) -> BlockRow:
     )
 
 
-def _regions_of(measured: Sequence[StepRecord]) -> list[tuple[int, bytes]]:
+def _entries_of(measured: Sequence[Union[StepRecord, DeviceTimes]]) -> Iterator[tuple[int, bytes]]:
+    """The distributions of some steps (at least one) on a clock, by entry."""
+    yield PERIOD_ENTRY, packing.pack_values([step.period_ns for step in measured])
+    epochs = [step.epoch_start_ns for step in measured if step.epoch_start_ns]
+    if epochs:
+        yield EPOCH_ENTRY, packing.pack_values(epochs)
+    for entry, column in enumerate(zip(*[step.phase_ns for step in measured]), FIRST_PHASE_ENTRY):
+        values = [value for value in column if value is not None]
+        if values:
+            yield entry, packing.pack_values(values)
     found: dict[int, list[int]] = {}
     for step in measured:
         for region, spent_ns in step.region_ns:
             found.setdefault(region, []).append(spent_ns)
-    return [(FIRST_REGION_ENTRY + region, packing.pack_values(found[region])) for region in sorted(found)]
+    for region in sorted(found):
+        yield FIRST_REGION_ENTRY + region, packing.pack_values(found[region])
 
 
 def block_of_blocks(rows: Sequence[BlockRow]) -> BlockRow:
@@ -112,17 +133,16 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
     Raises:
         DamagedContent: The row's body was not packed by us.
     """
-    period, epoch_start = Distribution(), Distribution()
-    phases: dict[str, Distribution] = {}
-    for entry, packed in packing.unpack_body(row.body):
-        distribution = packing.unpack_distribution(packed)
-        if entry == PERIOD_ENTRY:
-            period = distribution
-        elif entry == EPOCH_ENTRY:
-            epoch_start = distribution
-        else:
-            phases[entry_name(entry, regions)] = distribution
-    if period.count != row.num_steps or any(phase.count > row.num_steps for phase in phases.values()):
+    found = {entry: packing.unpack_distribution(packed) for entry, packed in packing.unpack_body(row.body)}
+    period, num_halted = found.get(PERIOD_ENTRY, Distribution()), 0
+    phases = _phases_of(found, regions)
+    if HALTED_ENTRY in found:
+        num_halted = found[HALTED_ENTRY].count
+    if (
+        period.count != row.num_steps
+        or num_halted > row.num_failed
+        or any(phase.count > row.num_steps for phase in phases.values())
+    ):
         raise packing.DamagedContent("a block that does not add up")
     return Block(
         rank=rank,
@@ -130,17 +150,41 @@ def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, 
         first_step=row.first_step,
         last_step=row.last_step,
         num_steps=row.num_steps,
-        num_failed=row.num_failed,
+        num_failed=row.num_failed - num_halted,
         start_ns=row.start_ns,
         end_ns=row.end_ns,
         period=period,
         phases=phases,
-        epoch_start=epoch_start,
+        epoch_start=found.get(EPOCH_ENTRY, Distribution()),
         num_micro_batches=row.num_micro_batches,
         num_optimizer_steps=row.num_optimizer_steps,
         num_samples=row.num_samples,
         num_tokens=row.num_tokens,
+        num_halted=num_halted,
+        device=_device_of(found, regions, num_steps=row.num_steps),
     )
+
+
+def _phases_of(found: Mapping[int, Distribution], regions: Mapping[int, str]) -> dict[str, Distribution]:
+    kept = {
+        entry: spent
+        for entry, spent in found.items()
+        if FIRST_PHASE_ENTRY <= entry < RUN_AHEAD_LOW_ENTRY and entry != HALTED_ENTRY
+    }
+    return {entry_name(entry, regions): spent for entry, spent in kept.items()}
+
+
+def _device_of(
+    found: Mapping[int, Distribution], regions: Mapping[int, str], *, num_steps: int
+) -> Optional[DeviceBlock]:
+    own = {entry - DEVICE_ENTRY: spent for entry, spent in found.items() if entry >= DEVICE_ENTRY}
+    if not own:
+        return None
+    period, phases = own.get(PERIOD_ENTRY, Distribution()), _phases_of(own, regions)
+    bounds = [found.get(entry, Distribution()) for entry in (RUN_AHEAD_LOW_ENTRY, RUN_AHEAD_HIGH_ENTRY)]
+    if not 0 < period.count <= num_steps or any(one.count > period.count for one in (*phases.values(), *bounds)):
+        raise packing.DamagedContent("a block that does not add up")
+    return DeviceBlock(period, phases, own.get(EPOCH_ENTRY, Distribution()), *bounds)
 
 
 def entry_name(entry: int, regions: Mapping[int, str]) -> str:
@@ -172,6 +216,7 @@ def step_row(step: StepRecord) -> tuple[Any, ...]:
         step.num_tokens,
         step.user_step,
         step.failed_in,
+        packing.pack_device(step.device) if step.device else None,
     )
 
 
@@ -182,15 +227,19 @@ def step_record(rank: int, row: tuple[Any, ...]) -> StepRecord:
     """The step a row of its table holds.
 
     Raises:
-        DamagedContent: Its regions were not packed by us.
+        DamagedContent: Its regions, or the device's times, were not packed by us.
     """
-    regions = row[_AFTER_PHASES]
-    return StepRecord(
-        rank,
-        step_of(row[0]),
-        row[1],
-        row[2],
-        row[3:_AFTER_PHASES],
-        packing.unpack_regions(regions) if regions else (),
-        *row[_AFTER_PHASES + 1 :],
+    regions, device = row[_AFTER_PHASES], row[-1]
+    times = packing.unpack_device(device) if device else None
+    return StepRecord._make(
+        (
+            rank,
+            step_of(row[0]),
+            row[1],
+            row[2],
+            row[3:_AFTER_PHASES],
+            packing.unpack_regions(regions) if regions else (),
+            *row[_AFTER_PHASES + 1 : -1],
+            times,
+        )
     )

@@ -12,7 +12,7 @@ from typing import Final, Optional
 
 from traceml.errors import RunError
 from traceml.store.samples import SAMPLE_TABLES
-from traceml.store.tables import APPLICATION_ID, DDL, PAGE_BYTES, VERSION
+from traceml.store.tables import APPLICATION_ID, DDL, PAGE_BYTES, READ_AS_NEW, UPGRADE, VERSION
 from traceml.wire.regular import open_regular
 
 _MAGIC: Final = b"SQLite format 3\x00"
@@ -109,11 +109,16 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise refusal(error, path) from None
     try:
-        _check_identity(db, path)
+        version = _check_identity(db, path)
         db.execute("PRAGMA journal_mode=WAL").fetchall()
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("PRAGMA wal_autocheckpoint=0")  # the writer itself does it, and sees when it fails
         db.execute("PRAGMA cache_size=-4096")
+        if version in UPGRADE:
+            db.execute("BEGIN IMMEDIATE")
+            db.execute(UPGRADE[version])
+            db.execute(f"PRAGMA user_version={VERSION}")
+            db.execute("COMMIT")
     except (sqlite3.Error, UnicodeDecodeError) as error:
         db.close()
         raise refusal(error, path) from None
@@ -140,7 +145,8 @@ def _check_file(path: Path) -> None:
         raise damaged(path, "not an SQLite file" if head else "empty")
 
 
-def _check_identity(db: sqlite3.Connection, path: Path) -> None:
+def _check_identity(db: sqlite3.Connection, path: Path) -> int:
+    """The version of a database of ours."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
@@ -150,6 +156,7 @@ def _check_identity(db: sqlite3.Connection, path: Path) -> None:
         message = f"Database '{path}' has version {version}, this TraceML reads {VERSION}. Update TraceML."
         raise RunError(message, slug="database-too-new")
     db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return int(version)
 
 
 class Source:
@@ -183,7 +190,10 @@ class Source:
         """
         db = _connect(self._place, self._mode)
         try:
-            _check_identity(db, self.path)
+            version = _check_identity(db, self.path)
+            if version in READ_AS_NEW:
+                db.execute("PRAGMA temp_store=MEMORY")
+                db.execute(READ_AS_NEW[version])
         except BaseException:
             db.close()
             raise

@@ -8,12 +8,19 @@ from operator import sub
 from typing import Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from traceml.schema.distribution import Distribution, bucket_of
+from traceml.schema.phases import PHASES
+from traceml.schema.records import DeviceTimes
 
-#: What an entry of a body speaks of: the period, an epoch's start, then the phases, then the regions.
+#: What an entry of a body speaks of: the period, an epoch's start, then the phases, what is left out, then the regions.
 PERIOD_ENTRY: Final = 0
 EPOCH_ENTRY: Final = 1
 FIRST_PHASE_ENTRY: Final = 2
+HALTED_ENTRY: Final = 63  # the periods of steps that are left out: the process was stopped or traced
 FIRST_REGION_ENTRY: Final = 64
+#: The bounds of the run-ahead, and the same entries as above on the device's clock.
+RUN_AHEAD_LOW_ENTRY: Final = 120
+RUN_AHEAD_HIGH_ENTRY: Final = 121
+DEVICE_ENTRY: Final = 128  # + the entry of the host's clock
 
 _LOW_BITS: Final = 0x7F
 _MORE: Final = 0x80
@@ -192,3 +199,32 @@ def unpack_regions(packed: bytes) -> tuple[tuple[int, int], ...]:
     if len(numbers) % 2:
         raise DamagedContent("half a pair")
     return tuple(zip(numbers[::2], numbers[1::2]))
+
+
+_NUM_HEAD: Final = 4  # numbers before the phases
+
+
+def pack_device(times: DeviceTimes) -> bytes:
+    """A step's times on the device's clock; about 40 bytes."""
+    low, high = times.run_ahead_ns
+    maybe = (low, high, *times.phase_ns)
+    numbers = [times.period_ns, times.epoch_start_ns, *(0 if value is None else value + 1 for value in maybe)]
+    return pack_numbers((*numbers, *(number for pair in times.region_ns for number in pair)))
+
+
+def unpack_device(packed: bytes) -> DeviceTimes:
+    """The device's times that were packed.
+
+    Raises:
+        DamagedContent: It was not packed by us.
+    """
+    numbers = unpack_numbers(packed)
+    end = _NUM_HEAD + len(PHASES)
+    regions = numbers[end:]
+    if len(numbers) < end or len(regions) % 2 or max(numbers) > _MOST:
+        raise DamagedContent("device times of the wrong length")
+    low, high, *phase_ns = (None if number == 0 else number - 1 for number in numbers[2:end])
+    times = DeviceTimes(numbers[0], tuple(phase_ns), tuple(zip(regions[::2], regions[1::2])), numbers[1], (low, high))
+    if sum(ns or 0 for ns in phase_ns) + sum(regions[1::2]) != times.period_ns:
+        raise DamagedContent("device times that do not add up")
+    return times

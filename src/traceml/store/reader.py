@@ -48,7 +48,7 @@ _MARKED: Final = frozenset({"num_samples", "num_tokens", "user_step"})
 
 
 def _kinds(columns: Sequence[str]) -> tuple[Kinds, ...]:
-    known = {"regions": _MAYBE_BYTES, "failed_in": _MAYBE_TEXT, "body": _BYTES}
+    known = {"regions": _MAYBE_BYTES, "device": _MAYBE_BYTES, "failed_in": _MAYBE_TEXT, "body": _BYTES}
     plain = {"key", "end_ns", "start_ns", "period_ns", "epoch_start_ns"}
     return tuple(
         known.get(name)
@@ -59,7 +59,7 @@ def _kinds(columns: Sequence[str]) -> tuple[Kinds, ...]:
 
 _STEP_KINDS: Final = _kinds(STEP_COLUMNS)
 _BLOCK_KINDS: Final = _kinds(BLOCK_COLUMNS)
-_NO_AMOUNTS: Final = frozenset({"key", "end_ns", "start_ns", "regions", "failed_in", "user_step", "body"})
+_NO_AMOUNTS: Final = frozenset({"key", "end_ns", "start_ns", "regions", "failed_in", "user_step", "body", "device"})
 _STEP_AMOUNTS: Final = tuple(at for at, name in enumerate(STEP_COLUMNS) if name not in _NO_AMOUNTS)
 _BLOCK_AMOUNTS: Final = tuple(at for at, name in enumerate(BLOCK_COLUMNS) if name not in _NO_AMOUNTS)
 _SELECT_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  # our own columns
@@ -217,8 +217,9 @@ class StoreReader:
         """A metric over the steps, at most about `num_points` a rank, from the coarsest level that suffices.
 
         Args:
-            metric: `period`, a phase's name or `region:<name>` (ns); `allocated`, `reserved`, `peak`, `rss` (bytes);
-                `cpu` (percent of one core).
+            metric: `period`, a phase's name or `region:<name>` (ns), on the host's clock, or behind `device:` on the
+                device's; `run_ahead` (ns, the upper bound); `allocated`, `reserved`, `peak`, `rss` (bytes); `cpu`
+                (percent of one core).
             ranks: None is all of them.
             first: The first step; None is each rank's first.
             last: The last step; None is each rank's last.

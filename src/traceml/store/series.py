@@ -10,13 +10,27 @@ from traceml.errors import UsageError
 from traceml.schema.phases import ABSENT_WHEN_UNSEEN, PHASE_INDEX, PHASES, REGION_PREFIX
 from traceml.store import packing
 from traceml.store.cover import Extent, Stretch, stretches, widen
-from traceml.store.packing import FIRST_PHASE_ENTRY, FIRST_REGION_ENTRY, PERIOD_ENTRY, DamagedContent
+from traceml.store.packing import (
+    DEVICE_ENTRY,
+    FIRST_PHASE_ENTRY,
+    FIRST_REGION_ENTRY,
+    PERIOD_ENTRY,
+    RUN_AHEAD_HIGH_ENTRY,
+    RUN_AHEAD_LOW_ENTRY,
+    DamagedContent,
+)
 from traceml.store.tables import SPANS, block_key, step_key, step_of
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from traceml.schema.records import DeviceTimes
+
 _PERIOD: Final = "period"
+_RUN_AHEAD: Final = "run_ahead"
+_DEVICE: Final = "device:"  # before a metric of the steps: on the device's clock
+#: Entries that are known in some steps only, and are nothing, not 0, in the others.
+_OWN_COUNT: Final = (RUN_AHEAD_LOW_ENTRY, RUN_AHEAD_HIGH_ENTRY)
 #: Metric -> (table, column, the column that says when).
 _SAMPLED: Final[dict[str, tuple[str, str, str]]] = {
     "allocated": ("memory", "allocated_bytes", "step"),
@@ -62,9 +76,14 @@ def check_metric(metric: str) -> None:
     Raises:
         UsageError: `unknown-metric`.
     """
-    known = (_PERIOD, *PHASES, *_SAMPLED)
-    if metric not in known and not metric.startswith(REGION_PREFIX):
-        message = f"Unknown metric '{metric}'. Known are {', '.join(known)} and {REGION_PREFIX}<name>."
+    known = (_PERIOD, *PHASES, _RUN_AHEAD, *_SAMPLED)
+    own = metric.removeprefix(_DEVICE)
+    is_known = own in ((_PERIOD, *PHASES) if own != metric else known) or own.startswith(REGION_PREFIX)
+    if not is_known:
+        message = (
+            f"Unknown metric '{metric}'. Known are {', '.join(known)} and {REGION_PREFIX}<name>; "
+            f"{_DEVICE} before one of the steps is the device's clock."
+        )
         raise UsageError(message, slug="unknown-metric")
 
 
@@ -99,6 +118,11 @@ def points_of(
 
 
 def _entry_of(metric: str, regions: Mapping[int, str]) -> Optional[int]:
+    if metric.startswith(_DEVICE):
+        entry = _entry_of(metric[len(_DEVICE) :], regions)
+        return None if entry is None else DEVICE_ENTRY + entry
+    if metric == _RUN_AHEAD:
+        return RUN_AHEAD_HIGH_ENTRY
     if metric == _PERIOD:
         return PERIOD_ENTRY
     if metric in PHASE_INDEX:
@@ -116,22 +140,20 @@ def _parts(db: sqlite3.Connection, entry: int, *, rank: int, cover: list[Stretch
 
 
 def _raw_parts(db: sqlite3.Connection, entry: int, *, rank: int, stretch: Stretch) -> Iterator[_Part]:
-    column = "period_ns"
-    if entry >= FIRST_REGION_ENTRY:
-        column = "regions"
-    elif entry >= FIRST_PHASE_ENTRY:
-        column = f"{PHASES[entry - FIRST_PHASE_ENTRY]}_ns"
+    column = _column_of(entry)
     statement = f"SELECT key, end_ns, period_ns, failed_in, {column} FROM steps WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  # our own columns
     keys = (step_key(rank, stretch.first), step_key(rank, stretch.last))
     for key, end_ns, period_ns, failed_in, found in db.execute(statement, keys):
-        value = (
-            dict(packing.unpack_regions(found)).get(entry - FIRST_REGION_ENTRY)
-            if column == "regions" and found
-            else found
-        )
+        is_measured = failed_in is None and (column != "device" or found is not None)
+        value = found
+        if column == "regions" and found:
+            value = dict(packing.unpack_regions(found)).get(entry - FIRST_REGION_ENTRY)
+        elif column == "device" and found:
+            value = _device_value(entry, packing.unpack_device(found))
+            is_measured = is_measured and (value is not None or entry >= DEVICE_ENTRY)
         if not isinstance(end_ns, int) or not isinstance(period_ns, int) or not isinstance(value, (int, type(None))):
             raise DamagedContent("a value of the wrong type")
-        step, number, is_measured = step_of(key), value or 0, failed_in is None
+        step, number = step_of(key), value or 0
         yield _Part(
             step,
             step,
@@ -145,6 +167,25 @@ def _raw_parts(db: sqlite3.Connection, entry: int, *, rank: int, stretch: Stretc
         )
 
 
+def _column_of(entry: int) -> str:
+    if entry >= RUN_AHEAD_LOW_ENTRY:
+        return "device"
+    if entry >= FIRST_REGION_ENTRY:
+        return "regions"
+    return f"{PHASES[entry - FIRST_PHASE_ENTRY]}_ns" if entry >= FIRST_PHASE_ENTRY else "period_ns"
+
+
+def _device_value(entry: int, times: DeviceTimes) -> Optional[int]:
+    if entry < DEVICE_ENTRY:
+        return times.run_ahead_ns[entry - RUN_AHEAD_LOW_ENTRY]
+    own = entry - DEVICE_ENTRY
+    if own == PERIOD_ENTRY:
+        return times.period_ns
+    if own >= FIRST_REGION_ENTRY:
+        return dict(times.region_ns).get(own - FIRST_REGION_ENTRY)
+    return times.phase_ns[own - FIRST_PHASE_ENTRY]
+
+
 def _block_parts(db: sqlite3.Connection, entry: int, *, rank: int, stretch: Stretch) -> Iterator[_Part]:
     keys = (block_key(rank, stretch.level, stretch.first), block_key(rank, stretch.level, stretch.last))
     rows = db.execute(
@@ -152,17 +193,24 @@ def _block_parts(db: sqlite3.Connection, entry: int, *, rank: int, stretch: Stre
         " WHERE key BETWEEN ? AND ? ORDER BY key",
         keys,
     )
+    counted = entry if entry in _OWN_COUNT else DEVICE_ENTRY + PERIOD_ENTRY if entry >= DEVICE_ENTRY else None
     for row in rows:
         first_step, last_step, start_ns, end_ns, num_steps, body = row
         if not all(isinstance(value, int) for value in row[:-1]) or not isinstance(body, bytes):
             raise DamagedContent("a value of the wrong type")
-        totals = next(
-            (packing.unpack_totals(packed) for found, packed in packing.unpack_body(body) if found == entry), None
-        )
+        found = {
+            held: packing.unpack_totals(packed)
+            for held, packed in packing.unpack_body(body)
+            if held in (entry, counted)
+        }
+        totals = found.get(entry)
+        num_measured = num_steps
+        if counted is not None:
+            num_measured = found[counted].num_values if counted in found else 0
         total, minimum, maximum = (totals.total, totals.minimum, totals.maximum) if totals else (0, 0, 0)
-        if totals and totals.num_values < num_steps:
+        if totals and totals.num_values < num_measured:
             minimum = 0
-        yield _Part(first_step, last_step, start_ns, end_ns, num_steps, total, minimum, maximum, totals is not None)
+        yield _Part(first_step, last_step, start_ns, end_ns, num_measured, total, minimum, maximum, totals is not None)
 
 
 def _sampled_parts(db: sqlite3.Connection, metric: str, *, rank: int, steps: Iterable[_Part]) -> list[_Part]:

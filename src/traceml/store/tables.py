@@ -9,7 +9,8 @@ from traceml.schema.phases import PHASES
 #: "TrML": a file with another one is not ours.
 APPLICATION_ID: Final = 0x54724D4C
 #: `user_version`. The order of `phases.PHASES` is part of the format: a change of it raises this number.
-VERSION: Final = 1
+#: Version 2 added `steps.device`.
+VERSION: Final = 2
 PAGE_BYTES: Final = 4096
 
 _STEP_BITS: Final = 40
@@ -34,6 +35,7 @@ STEP_COLUMNS: Final = (
     "num_tokens",
     "user_step",
     "failed_in",
+    "device",
 )
 BLOCK_COLUMNS: Final = (
     "key",
@@ -72,6 +74,10 @@ def insert_into(table: str, num_columns: int) -> str:
     marks = ",".join("?" * num_columns)
     return f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608  # table is a name of this package
 
+
+#: What a writer does to a database of an older version, and a reader in its own memory: the columns it has not.
+UPGRADE: Final[dict[int, str]] = {1: "ALTER TABLE steps ADD COLUMN device"}
+READ_AS_NEW: Final[dict[int, str]] = {1: "CREATE TEMP VIEW steps AS SELECT *, NULL AS device FROM main.steps"}
 
 INSERT_STEP: Final = insert_into("steps", len(STEP_COLUMNS))
 INSERT_BLOCK: Final = insert_into("blocks", len(BLOCK_COLUMNS))

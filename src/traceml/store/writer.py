@@ -41,6 +41,7 @@ MAX_BYTES: Final = 64 << 20
 _LOG_SHARE: Final = 4  # a quarter of the cap is the write-ahead log's
 _STEP_BYTES: Final = 150  # of one raw step, at most
 _REGION_BYTES: Final = 8  # and of each of its regions
+_DEVICE_BYTES: Final = 64  # and of its times on the device's clock
 _SECONDS_TO_LEAVE: Final = 2.0  # close() waits so long for readers that are just reading
 
 
@@ -250,6 +251,7 @@ class StoreWriter:
         # What is new stands in the log and, after the checkpoint, in the file as well, until the log is cut.
         room = max(self._max_bytes - file_bytes, 0) // 4
         step_bytes = _STEP_BYTES + _REGION_BYTES * max(len(own[-1].region_ns) for own in by_rank.values())
+        step_bytes += _DEVICE_BYTES * any(own[-1].device is not None for own in by_rank.values())
         max_raw = max(room // step_bytes // len(by_rank), SPANS[1])
         for rank, own in by_rank.items():
             draft.ranks[rank] = ranks.add_steps(

@@ -11,6 +11,7 @@ from typing import Any, Final, Iterator, Optional, Union
 from traceml.schema.records import (
     Compilation,
     Fault,
+    Halt,
     LoaderInfo,
     MemoryReading,
     RankEnd,
@@ -21,7 +22,9 @@ from traceml.schema.records import (
 )
 from traceml.schema.struct import StructError, from_plain, to_plain
 
-Body = Union[RankIdentity, LoaderInfo, RegionName, Watching, StepFailure, Fault, MemoryReading, RankEnd, Compilation]
+Body = Union[
+    RankIdentity, LoaderInfo, RegionName, Watching, StepFailure, Fault, MemoryReading, RankEnd, Compilation, Halt
+]
 
 _KINDS: Final[dict[str, type[Any]]] = {
     "identity": RankIdentity,
@@ -33,6 +36,7 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "memory": MemoryReading,
     "end": RankEnd,
     "compilation": Compilation,
+    "halt": Halt,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _HEAD: Final = struct.Struct("<IIQ")  # body length, crc32 of sequence and body, sequence

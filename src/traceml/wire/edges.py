@@ -29,6 +29,7 @@ CLOSE: Final = 64  # code + CLOSE closes that phase
 CLOSE_NO_BATCH: Final = 112  # closes INPUT: an exhausting or failing next(), which delivered nothing
 
 RAISED: Final = 113  # an exception leaves the open phase; its close follows
+UNWOUND: Final = 114  # an exception came in the middle of a line of ours: nothing is open any more
 STEP_BEGIN: Final = 116
 STEP_END: Final = 117
 STEP_FAILED: Final = 118
@@ -45,8 +46,22 @@ STEP_NUMBER: Final = 134  # how many steps are finished: behind a STEP_END now a
 UPDATED: Final = 135  # behind an optimizer step outside trace_step: optimizer number << UPDATE_BITS | updates so far
 SKIPPED: Final = 136  # likewise, behind a GradScaler.step that left its optimizer alone
 
+# Device times come when a step's events are done: behind a later step's end, or update. An index is absolute,
+# mod 2^DEVICE_BITS.
+DEVICE_FROM: Final = 137  # a chain of device times begins: device << DEVICE_BITS | index of the edge that is its origin
+DEVICE_AT: Final = 138  # the chain's next event: (index of its edge - that of the one before) << TIME_BITS | time since
+DEVICE_LOST: Final = 139  # so many edges' events are dropped: never done, or a graph was captured; the chain is over
+DEVICE_READY: Final = 140  # a poll at the stamp before this entry found the event of the edge with this index done
+DEVICE_PENDING: Final = 141  # likewise: not done
+STEP_PEAK: Final = 142  # behind a STEP_END: the most bytes that were allocated in that step
+STEP_PEAK_RESERVED: Final = 143  # likewise reserved
+
 SERIAL_BITS: Final = 28
 UPDATE_BITS: Final = 40
+DEVICE_BITS: Final = 40
+TIME_BITS: Final = 33
+TIME_BIAS: Final = 1 << 32  # other streams may be earlier
+TIME_UNIT_NS: Final = 100
 
 #: Which phase the time under an open code belongs to. ITERATOR and FORWARD_NO_GRAD are decided by the reader.
 PHASE_OF: Final[dict[int, str]] = {
@@ -68,6 +83,7 @@ OPENS: Final = frozenset(PHASE_OF) | frozenset(range(FIRST_REGION, FIRST_REGION 
 KNOWN: Final = (
     OPENS
     | frozenset(code + CLOSE for code in OPENS)
-    | frozenset({CLOSE_NO_BATCH, RAISED, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END})
+    | frozenset({CLOSE_NO_BATCH, RAISED, UNWOUND, STEP_BEGIN, STEP_END, STEP_FAILED, RUN_END})
     | frozenset({SERIAL, USER_STEP, SAMPLES, TOKENS, COUNTED_SAMPLES, COUNTED_TOKENS, STEP_NUMBER, UPDATED, SKIPPED})
+    | frozenset({DEVICE_FROM, DEVICE_AT, DEVICE_LOST, DEVICE_READY, DEVICE_PENDING, STEP_PEAK, STEP_PEAK_RESERVED})
 )

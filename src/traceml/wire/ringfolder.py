@@ -11,12 +11,22 @@ from typing import Final
 
 #: A FIFO in the ring folder: a byte wakes the collector, which else looks five times a second.
 BELL: Final = "bell"
+#: In the ring folder: the path of its run folder, by which orphaned rings find their run again.
+RUN: Final = "run"
+#: In the ring folder: how far the collector is (see node.py).
+NODE: Final = "node.json"
+#: In the ring folder: some process of the run has torch, and could be looked into.
+ARRIVED: Final = "arrived"
+#: In the ring folder: the table of a check.
+CHECK: Final = "check.txt"
+#: In the ring folder: what the collector wrote to stdout and stderr, normally nothing.
+LOG: Final = "collector.log"
 _PRIVATE: Final = 0o700
 _IN_ROOT: Final = re.compile(r"[0-9a-f]{16}")  # below traceml-<uid>
 _ALONE: Final = re.compile(r"traceml-[0-9a-f]{12}")  # where another user's folder took that name
 _FILES: Final = re.compile(
-    r"\d+-\d+\.ring(\.waiting)?|node\.json|run|lock|bell|arrived|check\.txt|collector\.log"
-    r"|report-\d+\.json|rank-\d+(-\d+)?|\.[\w.-]+\.\d+"
+    rf"{'|'.join(map(re.escape, (BELL, RUN, NODE, ARRIVED, CHECK, LOG)))}|lock"
+    r"|\d+-\d+\.ring(\.waiting)?|report-\d+\.json|rank-\d+(-\d+)?|\.[\w.-]+\.\d+"
 )
 
 

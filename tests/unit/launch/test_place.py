@@ -12,6 +12,7 @@ from traceml.launch import place
 from traceml.schema.names import safe_name
 from traceml.settings import Settings
 from traceml.wire.manifest import read_manifest
+from traceml.wire.ringfolder import RUN
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def test_a_run_gets_two_private_folders_and_a_manifest(tmp_path: Path) -> None:
 def test_the_ring_folder_knows_its_run(tmp_path: Path) -> None:
     made = prepared(tmp_path)
 
-    assert (Path(made.manifest.ring_dir) / place.RUN_FILE).read_text() == str(made.folder)
+    assert (Path(made.manifest.ring_dir) / RUN).read_text() == str(made.folder)
 
 
 def test_a_given_name_that_exists_is_refused_with_the_next_free_one(tmp_path: Path) -> None:

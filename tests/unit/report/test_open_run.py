@@ -207,7 +207,7 @@ def test_a_run_is_running_while_its_collector_lives(tmp_path: Path, monkeypatch:
     node = {"pid": os.getpid(), "state": "running", "folder": str(folder), "notes": []}
     (rings / "node.json").write_text(json.dumps(node))
     # This test process plays the collector.
-    monkeypatch.setattr("traceml.report.folder._COLLECTOR", b"pytest")
+    monkeypatch.setattr("traceml.report.folder._COLLECTOR", b"python")
 
     assert open_run(folder).is_running
     assert open_run(folder).report().run.status == "running"
@@ -218,7 +218,7 @@ def test_a_run_that_just_started_asks_for_patience(tmp_path: Path, monkeypatch: 
     write_manifest(tmp_path, replace(MANIFEST, ring_dir=str(rings)))
     node = {"pid": os.getpid(), "state": "running", "folder": str(tmp_path), "notes": []}
     (rings / "node.json").write_text(json.dumps(node))
-    monkeypatch.setattr("traceml.report.folder._COLLECTOR", b"pytest")  # this test process plays the collector
+    monkeypatch.setattr("traceml.report.folder._COLLECTOR", b"python")  # this test process plays the collector
 
     with pytest.raises(RunError, match="nothing of it is stored yet") as caught:
         open_run(tmp_path).report()

@@ -16,6 +16,7 @@ from traceml.errors import RunError
 from traceml.schema.phases import FORWARD
 from traceml.schema.records import Event, HostSample
 from traceml.store.reader import StoreReader
+from traceml.store.tables import VERSION
 from traceml.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_another_programs_database_is_refused(tmp_path: Path, attempt: Callable[
 def test_a_newer_database_is_refused(tmp_path: Path, whole: Path, attempt: Callable[[Path], object]) -> None:
     shutil.copy(whole, tmp_path / "run.db")
     with closing(sqlite3.connect(tmp_path / "run.db")) as db:
-        db.execute("PRAGMA user_version=2")
+        db.execute(f"PRAGMA user_version={VERSION + 1}")
 
     assert refused(attempt, tmp_path / "run.db") == "database-too-new"
 

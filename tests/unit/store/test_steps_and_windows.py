@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.builders import block_of, numbered, step_ms
 from tests.unit.store.step_streams import covered, exact_quantile, is_seamless, period_of, phase_of, portions, stream
 from traceml.schema.phases import CHECKPOINT, FORWARD, PHASES
-from traceml.schema.records import Block, RankIdentity, RankState, StepRecord
+from traceml.schema.records import HALTED, Block, RankIdentity, RankState, StepRecord
 from traceml.store.reader import StoreReader, Window
 from traceml.store.writer import StoreWriter
 
@@ -89,6 +89,17 @@ def test_a_block_of_failed_steps_only_counts_them(tmp_path: Path) -> None:
 
     assert isinstance(block, Block)
     assert (block.num_steps, block.num_failed, block.period.count, block.num_samples) == (0, 64, 0, None)
+
+
+def test_a_block_counts_the_steps_of_a_stopped_process_apart_from_failed_ones(tmp_path: Path) -> None:
+    steps = list(stream(64, first=2049))
+    steps[3:6] = [step._replace(failed_in=HALTED) for step in steps[3:6]]
+    steps[7] = steps[7]._replace(failed_in="backward")
+
+    (block,) = window_of(tmp_path / "run.db", [*stream(2048), *steps]).pieces[2048:]
+
+    assert isinstance(block, Block)
+    assert (block.num_steps, block.num_failed, block.num_halted, block.period.count) == (60, 1, 3, 60)
 
 
 def test_the_first_2048_steps_are_raw_then_come_blocks_of_64_then_the_unfinished_one_raw(tmp_path: Path) -> None:

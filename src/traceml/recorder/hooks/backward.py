@@ -36,7 +36,7 @@ def install(pen: Pen) -> str:
             codes[k] = _OPEN
             stamps[k] = clock()
             pen.busy = True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return run(*args, **kwargs)
         try:
@@ -50,7 +50,7 @@ def install(pen: Pen) -> str:
                 k = nxt() & mask
                 codes[k] = _CLOSE
                 stamps[k] = clock()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
 
     ours = engine if run is real else _Engine(real, engine)

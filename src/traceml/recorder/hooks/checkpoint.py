@@ -64,7 +64,7 @@ class Saves:
             try:
                 pen.stamp(_OPEN)
                 self._is_open = True
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
                 return original(*args, **kwargs)
             try:
@@ -76,7 +76,7 @@ class Saves:
                 self._is_open = False
                 try:
                     pen.stamp(_CLOSE)
-                except Exception as error:  # noqa: BLE001  # guard
+                except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
 
         pen.skip(save)

@@ -14,6 +14,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any, Final
 
+from traceml.recorder.interrupts import is_users
 from traceml.recorder.pen import Pen
 from traceml.wire import edges
 
@@ -39,7 +40,7 @@ def install(pen: Pen) -> str:
         error = found.exc_value
         if found.object is not collecting or error is None:
             before(found)
-        elif isinstance(error, Exception) and _is_ours(error):
+        elif not is_users(error):
             pen.guard.fault(HOOK, error)
         else:
             until_we_are_gone = _Token()
@@ -62,11 +63,6 @@ class _Token:
     """Dies with the frame that holds it."""
 
     __slots__ = ("__weakref__",)
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether it was raised in the callback itself: all it calls is C, so a deeper frame is a signal handler's."""
-    return error.__traceback__ is None or error.__traceback__.tb_next is None
 
 
 def _raise_behind(token: _Token, error: BaseException) -> None:

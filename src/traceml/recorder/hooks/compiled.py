@@ -72,7 +72,7 @@ class Wrappers:
         """Guarded: it runs inside the user's call."""
         try:
             self._pen.compiles()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 
     def has_compiled(self, module: Any, *, is_traced: bool) -> None:
@@ -81,7 +81,7 @@ class Wrappers:
             self.stand_again(module)
         try:
             self._pen.has_compiled_itself(module)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 
     def stand_again(self, module: Any) -> None:
@@ -89,7 +89,7 @@ class Wrappers:
         try:
             if self._pen.guard.is_on(forward.HOOK):
                 forward.attach_one(self._pen, module)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 
     def remove(self) -> None:
@@ -125,7 +125,7 @@ class Wrappers:
             self._known.append((weakref.ref(module), weakref.ref(wrapper)))
             if isinstance(module.__dict__.get(SLOT), Stand):
                 self.stand_again(wrapper)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 
     def _search(self, modules: tuple[Any, ...]) -> None:

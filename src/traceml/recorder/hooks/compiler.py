@@ -43,7 +43,7 @@ class Compiler:
                 self._since = pen.stamp(_OPEN)
                 # What the compiler runs to see it (a backward of its own) is compilation.
                 self._is_open, self._was_busy, pen.busy = True, pen.busy, True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
     def end(self, *args: Any) -> None:
@@ -58,8 +58,8 @@ class Compiler:
             self._num_all += 1
             identity = getattr(args[0], "compile_id", None) if args else None
             self._durations[str(identity or f"#{self._num_all}")] = int((now - self._since) * 1e9)
-            pen.house_due = 0  # told behind this step
-        except Exception as error:  # noqa: BLE001  # guard
+            pen.tend_soon()  # it is told behind this step
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
     # -- off the hot path ----------------------------------------------------------------------------------------------
@@ -97,7 +97,8 @@ class Compiler:
         self._num_limits = num_limits
 
     def remove(self) -> None:
-        """Tells the rest, and asks for nothing more."""
+        """Tells the rest, and asks for nothing more: whatever compiles from now on, nobody would hear of it."""
+        self._pen.compiles()
         if self._handler is None:
             return
         if self._pen.owner is not None:  # else a forked child: the ring is its parent's
@@ -131,7 +132,7 @@ class Compiler:
         pen = self._pen
         pen.ring.send(
             Compilation(
-                step=pen.num_steps + (pen.in_step or pen.infers),
+                step=pen.num_steps + bool(pen.in_step or pen.infers),
                 at_ns=pen.clock_ns() if is_eager else int(self._ended * 1e9),  # behind the step; within it
                 duration_ns=ns,
                 num_compilations=self._num_all,

@@ -41,23 +41,24 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # one 
             """Calls what would have been called without us, between two edges."""
             call = self.call
             if call is None:
-                model: Any = self.model()
-                call = type(model)._call_impl.__get__(model)  # noqa: SLF001  # as Module.__call__ does
+                call = self.model()._call_impl  # type: ignore[union-attr]  # noqa: SLF001  # as Module.__call__ does
             if pen.busy or get_ident() != pen.owner or not (pen.in_step or pen.infers or not grad_mode()):
                 return call(*args, **kwargs)
             try:
-                if pen.infers:
+                if pen.in_step:
+                    code = _FORWARD if grad_mode() else _NO_GRAD
+                elif pen.infers:
                     code = _FORWARD if grad_mode() else _EVAL
                     pen.num_forwards = num_forwards = pen.num_forwards + 1
                     if not num_forwards % _NUM_QUIET:
                         pen.tidy()  # no update publishes: an evaluation, or an optimizer that we do not see
                 else:
-                    code = _EVAL if not pen.in_step else _FORWARD if grad_mode() else _NO_GRAD
+                    code = _EVAL
                 k = nxt() & mask
                 codes[k] = code
                 stamps[k] = clock()
                 pen.busy = True
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
                 return call(*args, **kwargs)
             try:
@@ -71,7 +72,7 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # one 
                     k = nxt() & mask
                     codes[k] = code + _CLOSE
                     stamps[k] = clock()
-                except Exception as error:  # noqa: BLE001  # guard
+                except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
 
     return SessionForward

@@ -15,12 +15,11 @@ import weakref
 from threading import get_ident
 from typing import Any, Callable, Final, Iterator
 
-from traceml.recorder.hooks import forward, steps
-from traceml.recorder.hooks.optimizer import never
+from traceml.recorder.hooks import forward, optimizer
 from traceml.recorder.pen import Pen, no_matter, no_update
 from traceml.recorder.tracebacks import conceal
 from traceml.wire import edges
-from traceml.wire.ring import PUBLISHED, STOP
+from traceml.wire.ring import PUBLISHED
 
 HOOK: Final = "inference"
 _CALL: Final = "__call__"
@@ -54,6 +53,7 @@ class Roots:
     def search(self, leader: int) -> None:
         """Looks at outermost calls for the next updates of the optimizer `leader` (0: the first that updates)."""
         self._leader, self.num_updates_left, self._num_calls = leader, _NUM_UPDATES, 0
+        self._pen.due = 0.0  # the updates are looked at
         if self._ours is not None or self._num_searches >= _MAX_SEARCHES or not self._pen.guard.is_on(forward.HOOK):
             return
         if self._place == _CALL and self._pen.has_compiled:
@@ -153,7 +153,7 @@ class Roots:
             elif self._num_calls >= _NUM_CALLS:
                 self.num_updates_left = 0
                 self._give_back()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 
     def _keep_trained(self) -> None:
@@ -183,7 +183,7 @@ def install(pen: Pen) -> str:
     torch = sys.modules["torch"]
     roots = Roots(pen, torch.nn.Module, torch.is_grad_enabled)
     updated, skipped = _make_updated(pen, roots)
-    remove_hook = steps.register(None, updated)
+    remove_hook = optimizer.on_each_step(pen, None, updated)
     if remove_hook is None:
         return f"torch {torch.__version__} steps its optimizers another way: the ends of steps are not seen"
     wrapped = list(_wrap_scalers(pen, skipped))
@@ -198,7 +198,6 @@ def install(pen: Pen) -> str:
                 setattr(owner, name, real)
         roots.remove()
 
-    pen.skip(updated)
     pen.guard.register(HOOK, remove)
     pen.infers = True
     roots.search(0)
@@ -214,7 +213,6 @@ def _make_updated(  # noqa: C901, PLR0915  # closures over one state, as hot as 
     nxt, mask, codes, stamps, header = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.ring.header
     numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
     others: dict[int, int] = {}  # given to wrap_optimizer, by id
-    is_compiling = getattr(getattr(sys.modules["torch"], "compiler", None), "is_compiling", never)
     newest, number, base, count = 0, 0, 0.0, 0
 
     def switch(optimizer: Any) -> None:
@@ -234,24 +232,25 @@ def _make_updated(  # noqa: C901, PLR0915  # closures over one state, as hot as 
                 roots.search(found)  # its model may be another one
         number, base = found, float(found << edges.UPDATE_BITS)
 
-    def tend(optimizer: Any, j: int) -> None:
+    def tend(optimizer: Any) -> None:
         if not pen.num_forwards and not pen.busy:
             roots.missed(number)
         if roots.num_updates_left:
             roots.updated(optimizer, number)
-        if j >= pen.house_due:
-            pen.tidy()
-        if stamps[(j - 1) & mask] >= pen.memory_due:
-            pen.read_memory(pen.clock())
+        now = pen.clock()
+        if now >= pen.due:
+            pen.tend(now)
+        if roots.num_updates_left or pen.stop_at >= 0:
+            pen.due = 0.0  # behind each update
 
     def updated(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         nonlocal count
-        if is_compiling() or (get_ident() != pen.owner and (count or not pen.adopt())):
+        if get_ident() != pen.owner and (count or not pen.adopt()):
             return
         try:
             if id(optimizer) != newest:
                 switch(optimizer)
-            if (number == 1 and pen.num_steps == pen.stop_at) or header[STOP]:
+            if number == 1 and pen.num_steps == pen.stop_at:
                 pen.stop()  # the steps that were asked for are over only now: the next one's first update
                 return
             count += 1
@@ -262,15 +261,10 @@ def _make_updated(  # noqa: C901, PLR0915  # closures over one state, as hot as 
             header[PUBLISHED] = j + 1
             if number == 1:
                 pen.num_steps += 1
-            if (
-                roots.num_updates_left
-                or not pen.num_forwards
-                or j >= pen.house_due
-                or stamps[(j - 1) & mask] >= pen.memory_due
-            ):
-                tend(optimizer, j)
+            if not pen.num_forwards or stamps[(j - 1) & mask] >= pen.due:
+                tend(optimizer)
             pen.num_forwards = 0
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
 
     def skipped(optimizer: Any, num_before: int) -> int:
@@ -307,7 +301,7 @@ def _make_step(pen: Pen, skipped: Callable[[Any, int], int], real: Callable[...,
             raise
         try:
             skipped(optimizer, num_before)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
         return done
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
+from traceml.recorder.interrupts import let_pass
 from traceml.recorder.pen import Pen
 from traceml.recorder.tracebacks import conceal
 from traceml.schema.records import LoaderInfo
@@ -17,6 +18,7 @@ HOOK: Final = "input"
 _OPEN: Final = edges.INPUT
 _CLOSE: Final = edges.INPUT + edges.CLOSE
 _NO_BATCH: Final = edges.CLOSE_NO_BATCH
+_SAMPLES: Final = edges.SAMPLES
 _MAX_ITERATORS: Final = 1024
 _MAX_LOADERS: Final = 200
 _NUM_LOOKS: Final = 3  # batches of a loader that are looked into before it is known whether that is needed
@@ -62,7 +64,7 @@ class Loaders:
         try:
             if self._pen.look is not None:
                 self._pen.look(batch)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 
     def _next_serial(self, number: int) -> int:
@@ -89,7 +91,7 @@ class Loaders:
         if _num_tokens(batch) is not None:
             self._looks[number] = self._look_tokens
         elif self._infos[number].batch_size is None:
-            self._looks[number] = self._look_samples if looks >= _NUM_LOOKS else self._looks[number]
+            self._looks[number] = self._samples_of(type(batch)) if looks >= _NUM_LOOKS else self._looks[number]
         elif looks >= _NUM_LOOKS:
             self._looks[number] = None
         self._pen.look = self._looks[number]
@@ -97,6 +99,25 @@ class Loaders:
 
     def _look_tokens(self, batch: Any) -> None:
         self._count(batch, samples=self._infos_of_current_have_no_size())
+
+    def _samples_of(self, kind: type[Any]) -> Callable[[Any], None]:
+        """Counts the samples of each batch; of those that are `kind`, a pair or list, by their first tensor at once."""
+        pen, look_samples = self._pen, self._look_samples
+        nxt, mask, codes, stamps = pen.nxt, pen.mask, pen.codes, pen.stamps
+
+        def look_first(batch: Any) -> None:
+            try:
+                num_samples = batch[0].shape[0] if batch.__class__ is kind else None
+            except (AttributeError, IndexError, TypeError):
+                num_samples = None
+            if num_samples.__class__ is not int:
+                look_samples(batch)
+                return
+            k = nxt() & mask
+            codes[k] = _SAMPLES
+            stamps[k] = num_samples
+
+        return look_first if kind in {tuple, list} else look_samples
 
     def _look_samples(self, batch: Any) -> None:
         num_samples = _num_samples(batch)
@@ -159,7 +180,7 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
         try:
             serial = loaders.start(self)
             pen.stamp(edges.ITERATOR)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return real(self)
         try:
@@ -170,11 +191,11 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
         finally:
             try:
                 pen.stamp(edges.ITERATOR + edges.CLOSE)
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
         try:
             loaders.started(iterator, serial)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
         return iterator
 
@@ -194,7 +215,7 @@ def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
             codes[k] = _OPEN
             stamps[k] = clock()
             pen.busy = True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return real(self)
         code = _NO_BATCH
@@ -211,10 +232,13 @@ def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
                 k = nxt() & mask
                 codes[k] = code
                 stamps[k] = clock()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
         if pen.look is not None:
-            loaders.look(batch)
+            try:
+                pen.look(batch)
+            except Exception as error:  # noqa: BLE001  # guard
+                pen.guard.fault(HOOK, error)
         return batch
 
     return __next__
@@ -252,7 +276,8 @@ def settings_of_foreign(loader: Any) -> LoaderInfo:
     def ask(name: str) -> Any:
         try:
             return getattr(loader, name, None)
-        except Exception:  # noqa: BLE001  # a property of the user's
+        except Exception as error:  # noqa: BLE001  # a property of the user's
+            let_pass(error)
             return None
 
     dataset = ask("dataset")
@@ -295,7 +320,8 @@ def _flag(value: Any) -> Optional[bool]:
 def _length(sampler: Any) -> Optional[int]:
     try:
         return len(sampler)
-    except Exception:  # noqa: BLE001  # a sampler without an end, or with a __len__ of the user's that fails
+    except Exception as error:  # noqa: BLE001  # a sampler without an end, or with a __len__ of the user's that fails
+        let_pass(error)
         return None
 
 

@@ -1,9 +1,8 @@
-"""Calls before and after every optimizer step: by torch's global hooks, or before torch 2.0 by wrapping the classes."""
+"""Calls before and after every optimizer step where torch has no hooks for it: before 2.0, by wrapping the classes."""
 
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any, Callable, Final, Iterator, Optional
 
 from traceml.recorder.tracebacks import conceal
@@ -13,34 +12,19 @@ _MADE: Final = "_hook_for_profile"  # what `Optimizer.__init__` and `__setstate_
 _wrapped: Optional[_Classes] = None
 
 
-def register(before: Optional[Hook], after: Optional[Hook]) -> Optional[Callable[[], None]]:
-    """Calls these around each step of each optimizer from now on; a step that raises has no `after`.
+def register(base: Any, before: Optional[Hook], after: Hook) -> Optional[Callable[[], None]]:
+    """Calls these around each step of each optimizer; returns what takes them off again, None where it cannot be.
 
-    Returns:
-        What takes them off again; None where this torch gives no way in.
+    Args:
+        base: `torch.optim.Optimizer`.
+        before: Called first, if given.
+        after: Called behind a step that did not raise.
     """
-    module = sys.modules["torch.optim.optimizer"]
-    if hasattr(module, "register_optimizer_step_post_hook"):
-        handles = [] if before is None else [module.register_optimizer_step_pre_hook(before)]
-        handles += [] if after is None else [module.register_optimizer_step_post_hook(after)]
-        return _removal(handles)
-    if _MADE not in module.Optimizer.__dict__:
-        return None
-    return _register_by_class(module.Optimizer, before, after)
-
-
-def _removal(handles: list[Any]) -> Callable[[], None]:
-    def remove() -> None:
-        while handles:
-            handles.pop().remove()
-
-    return remove
-
-
-def _register_by_class(base: Any, before: Optional[Hook], after: Optional[Hook]) -> Callable[[], None]:
     global _wrapped  # noqa: PLW0603  # one set of wraps a process
+    if _MADE not in base.__dict__:
+        return None
     classes = _wrapped = _wrapped or _Classes(base)
-    pair = [(hooks, hook) for hooks, hook in ((classes.before, before), (classes.after, after)) if hook is not None]
+    pair = [(classes.after, after)] if before is None else [(classes.before, before), (classes.after, after)]
     for hooks, hook in pair:
         hooks.append(hook)
 

@@ -27,7 +27,7 @@ _LEAST_SPEEDUP: Final = 1.1  # below, the time itself says more than "1.0 times 
 _MAX_FINDINGS: Final = 3
 _UNREMARKABLE: Final = frozenset({"NORMAL", "NO_DATA"})
 _FAILED: Final = "failed step"  # the kind of event
-_UPPER_BOUND: Final = "COMM_BOUND"  # its price is one
+_UPPER_BOUND: Final = frozenset({"COMM_BOUND", "HOST_BOUND"})  # their prices are
 
 
 class _Bar(NamedTuple):
@@ -107,7 +107,7 @@ def _price(report: Report) -> str:
     impact = report.verdict.impact
     if impact is None:
         return ""
-    most = "at most " if report.verdict.diagnosis == _UPPER_BOUND else ""
+    most = "at most " if report.verdict.diagnosis in _UPPER_BOUND else ""
     text = f"{most}{millis(impact.ms)} a step"
     if impact.speedup >= _LEAST_SPEEDUP:
         text = f"without it {most}{units.significant(impact.speedup, 2)} times as fast"
@@ -116,7 +116,7 @@ def _price(report: Report) -> str:
 
 def _of_this_run(report: Report, impact: ImpactInfo) -> str:
     run = report.run
-    num_steady = run.steps - run.warmup_steps - run.failed_steps
+    num_steady = run.steps - run.warmup_steps - run.failed_steps - run.halted_steps
     if num_steady < 1:
         return ""
     so_far = "so far" if run.status == "running" else "of this run"
@@ -215,6 +215,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield from (("besides", text) for text in _besides(report))
     for label, text in (
         ("now", _now(report)),
+        ("clock", _clock_row(report)),
         ("ranks", _ranks(report)),
         ("speed", _speed(report)),
         ("memory", _memory(report.step_memory)),
@@ -261,6 +262,19 @@ def _now(report: Report) -> str:
     told = f", in {_label(phase)}" if isinstance(phase, str) and phase else ""
     since_text = f" for {seconds(since)}" if told and isinstance(since, (int, float)) and since >= 0 else ""
     return f"{where}{at}{told}{since_text}"
+
+
+def _clock_row(report: Report) -> str:
+    """Which clock the verdict is on; said beside a device only, elsewhere there is one."""
+    if report.run.device.startswith("cpu"):
+        return ""
+    if report.step_time.clock != "device":
+        note = clean(report.coverage.clock_note)
+        return f"the host's ({note})" if note else "the host's"
+    wall = report.step_time.wall_period_ms
+    if wall is None or wall.mean is None:
+        return "the device's"
+    return f"the device's; a step takes {millis(wall.mean)} of the wall"
 
 
 def _ranks(report: Report) -> str:
@@ -321,6 +335,8 @@ def _also(report: Report) -> str:
         told.append(f"{plural(len(events) - _MAX_EVENTS, 'further kind')} of events in the JSON")
     if run.failed_steps and not any(event.kind == _FAILED for event in report.events):
         told.append(plural(run.failed_steps, "failed step"))
+    if run.halted_steps:
+        told.append(f"{plural(run.halted_steps, 'step')} left out: stopped or in a debugger")
     if report.overhead is not None:
         told.append(f"tracing {units.percent(report.overhead.pct / 100)}")
     return " · ".join(told)
