@@ -66,6 +66,11 @@ class StepEvents:
         self._compilations = [body for body in self._compilations if body.at_ns > end_ns]
         return [_of_compilation(body, rank=rank, step=step) for body in ended]
 
+    def left(self, *, rank: int, step: int) -> list[Event]:
+        """What messages have told behind the last step, which has this number."""
+        left, self._compilations = self._compilations, []
+        return [_of_compilation(body, rank=rank, step=step + body.is_eager) for body in left]
+
     def stands_out(self, record: StepRecord) -> bool:
         """Whether `of` has anything to look at: most steps are short and have none of it."""
         period_ns = record.period_ns if record.device is None else record.device.period_ns

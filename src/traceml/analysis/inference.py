@@ -185,8 +185,12 @@ class InferredSteps(Periods):
                     self._fold_into_startup()
             self._stack[0] = IN_STEP
 
-    def _no_batch(self, *, is_training: bool) -> None:
+    def _no_batch(self) -> None:
         """An exhausting fetch delivered nothing: without a batch in hand the step has not begun."""
+        is_training = self._fetches.exhausted()
+        self._period.is_fed_before |= is_training
+        if not self._is_inferring:
+            return
         self._has_run_out = is_training or self._has_run_out
         self._is_next_batch |= is_training and not self._has_worked
         if not self._has_worked and not self._fetches.has_open:

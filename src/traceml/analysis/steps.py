@@ -216,8 +216,8 @@ class StepBuilder(InferredSteps):
         self._last_ns = self._period_ns = end_ns
         self._period = Period.fresh()
         taken = self.take()
-        late = self._events.told(rank=self.state.identity.rank, step=self._step + 1, end_ns=end_ns)
-        return replace(taken, events=(*taken.events, *(replace(one, step=min(one.step, self._step)) for one in late)))
+        left = self._events.left(rank=self.state.identity.rank, step=self._step)
+        return replace(taken, events=(*taken.events, *left))
 
     def _means(self) -> tuple[list[int], list[bool], Callable[[int], None], Callable[[int], None]]:
         """What the codes mean: the slot of each, which closes count, and what to do."""
@@ -259,13 +259,8 @@ class StepBuilder(InferredSteps):
 
     def _control(self, code: int) -> None:
         if code == edges.CLOSE_NO_BATCH:
-            self._close_across(FETCH)
-            self._period.acc[self._stack[-1]] += self._period.acc[FETCH]
-            self._period.acc[FETCH] = 0
-            is_training = self._fetches.exhausted()
-            self._period.is_fed_before |= is_training
-            if self._is_inferring:
-                self._no_batch(is_training=is_training)
+            self._close_empty_fetch()
+            self._no_batch()
         elif code == edges.RAISED:
             self._raised_in = self._stack[-1]
         elif code == edges.UNWOUND:
