@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench scenarios format lint types unit processes trainings floor39 clean
+.PHONY: help demo test check bench scenarios format lint types unit processes trainings floor39 matrix clean
 
 help: ## what `make` can do
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -60,8 +60,11 @@ trainings: $(VENV)/.stamp-dev ## all of tests/trainings: also habits, faults, of
 floor39: ## installs, imports and runs the torch-free unit tests on Python 3.9, where there is one
 	@bash .ci/python39
 
+matrix: ## the recorder's tests and the trainings on other Pythons and torches (MATRIX="3.9:1.12.1 ..."); GBs, 20 min or so
+	@bash .ci/matrix $(MATRIX)
+
 clean: ## removes the environments and caches, never logs/
-	rm -rf .venv .venv-39 build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache benchmarks/out
+	rm -rf .venv .venv-39 .venv-matrix-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache benchmarks/out
 
 $(VENV)/.stamp-venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9))' || \

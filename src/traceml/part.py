@@ -94,7 +94,11 @@ def begin(settings: Settings, arguments: Mapping[str, Any], *, only: Optional[Se
             return
     if current is not None and current.session.is_open:  # opened at a first sign
         if only is not None:
-            say("init() came behind the first step: every hook is on already.")
+            current.session.keep(only)
+            say(
+                f"init(mode={arguments['mode']!r}) came behind the first step: it was recorded with every hook. "
+                "Call init() before the optimizer is made."
+            )
         current.arguments = arguments
         if settings.total_steps is not None:
             current.session.expect(settings.total_steps)

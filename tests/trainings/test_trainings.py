@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 import pytest
@@ -40,6 +41,7 @@ class Training:
     zero_code: Expected = field(init=False)
     without_code: Optional[Expected] = None  # where it differs
     may_be_unsure: bool = False  # with zero code: an explicit "unsure" is right, too
+    since: tuple[int, int] = (1, 12)  # what the script itself asks of torch
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "zero_code", self.without_code or self.traced)
@@ -50,6 +52,7 @@ TRAININGS = (
     Training(
         "char_gpt",
         Expected(15, (*BY_HAND, "eval"), absent=("input",), most=("forward", "backward"), share=45, micro_batches=60),
+        since=(2, 0),
     ),
     Training(
         "truncated_bptt",
@@ -71,15 +74,19 @@ TRAININGS = (
         # The two networks are called and trained: they are seen, and the rollouts are forwards without gradients.
         without_code=Expected(32, (*BY_HAND, "eval"), absent=("input",)),
     ),
-    Training("maml", Expected(15, BY_HAND, absent=("input",), most=("forward", "backward"), micro_batches=30)),
+    Training(
+        "maml", Expected(15, BY_HAND, absent=("input",), most=("forward", "backward"), micro_batches=30), since=(2, 0)
+    ),
     Training(
         "lbfgs",
         Expected(12, BY_HAND, absent=("input",), most=("forward", "backward"), share=45, micro_batches=48),
     ),
     Training("ema", Expected(25, LOADER)),
-    Training("amp", Expected(20, LOADER, updates=18)),
+    Training("amp", Expected(20, LOADER, updates=18), since=(2, 3)),
     Training("sam", Expected(16, LOADER)),
-    Training("backward_optimizer", Expected(20, LOADER, most=("backward", "optimizer"), share=40, updates=120)),
+    Training(
+        "backward_optimizer", Expected(20, LOADER, most=("backward", "optimizer"), share=40, updates=120), since=(2, 1)
+    ),
     Training("gradient_penalty", Expected(20, LOADER, most=("forward", "backward"), updates=24), may_be_unsure=True),
     Training("neural_ode", Expected(12, LOADER, most=("backward",), share=40)),
     Training(
@@ -88,6 +95,20 @@ TRAININGS = (
         may_be_unsure=True,  # its layers are never called, only their methods are
     ),
     Training("callback_eval", Expected(30, (*LOADER, "eval"))),
+)
+
+
+VERSION = tuple(int(number) for number in version("torch").split("+")[0].split(".")[:2])
+EACH = pytest.mark.parametrize(
+    "training",
+    [
+        pytest.param(
+            one,
+            id=one.name,
+            marks=pytest.mark.skipif(one.since > VERSION, reason=f"the script needs torch {one.since}"),
+        )
+        for one in TRAININGS
+    ],
 )
 
 
@@ -109,7 +130,7 @@ def wrong(summary: Mapping[str, Any], want: Expected) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.name)
+@EACH
 def test_a_traced_training_is_bit_identical_and_its_steps_and_phases_are_right(
     training: Training, tmp_path: Path
 ) -> None:
@@ -125,7 +146,7 @@ def test_a_traced_training_is_bit_identical_and_its_steps_and_phases_are_right(
 
 
 @pytest.mark.skipif(not ways.KNOWS_ZERO_CODE, reason=ways.WHY_PENDING)
-@pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.name)
+@EACH
 def test_an_untouched_training_is_bit_identical_and_its_steps_are_right_or_said_to_be_unsure(
     training: Training, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ class Period:
     counted_samples: Optional[int] = None
     counted_tokens: Optional[int] = None
     user_step: Optional[int] = None
+    is_fed_before: bool = False  # a training iterator was exhausted: the batch in hand was fetched in another period
     no_grad_to: Optional[int] = None  # the slot that no-grad forwards turned out to be
 
     @classmethod
@@ -64,6 +65,7 @@ class Period:
             self.seen[slot] |= other.seen[slot]
         self.num_backwards += other.num_backwards
         self.num_optimizer_steps += other.num_optimizer_steps
+        self.is_fed_before |= other.is_fed_before
         if other.counted_samples is not None:
             self.counted_samples = other.counted_samples + (self.counted_samples or 0)
         if other.counted_tokens is not None:
@@ -135,7 +137,7 @@ def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:
         phase_ns,
         region_ns,
         epoch_start_ns,
-        num_micro_batches or period.num_backwards,
+        num_micro_batches or (0 if period.is_fed_before else period.num_backwards),
         period.num_optimizer_steps,
         num_samples,
         num_tokens,

@@ -20,42 +20,56 @@ _GC_NS: Final = 20 * _MS
 _SPIKE_NS: Final = 50 * _MS
 _SPIKE_TIMES: Final = 4  # times the median of the steps before
 _NUM_RECENT: Final = 32
+_NUM_ENDED: Final = 256  # steps whose messages may still come
 
 
 class StepEvents:
     """Watches one rank's records and messages go by.
 
-    `stored_until` is the step behind which a restarted reader goes on: what earlier messages told is stored.
+    `stored_ns` is the end of the step behind which a restarted reader goes on: what was told of before is stored.
     """
 
     def __init__(self) -> None:
-        self.stored_until = 0
-        self._exceptions: dict[int, str] = {}  # the names of what failed steps raised
+        self.stored_ns = 0
+        self._exceptions: dict[int, str] = {}  # the names of what failed steps raised, by the recorder's numbers
         self._recent_ns: deque[int] = deque(maxlen=_NUM_RECENT)
-        self._told: list[Event] = []
+        self._ended: deque[tuple[int, int]] = deque(maxlen=_NUM_ENDED)  # when, and which step
+        self._compilations: list[Compilation] = []  # whose step has not ended yet
+        self._late: list[tuple[Compilation, int]] = []  # with the step that had ended when they came
 
-    def learn(self, body: Body, *, rank: int, num_before: int = 0) -> None:
+    def learn(self, body: Body) -> None:
         """Takes in a message that is about a step: what it raised, or what the compiler did in it.
 
-        Args:
-            body: The message.
-            rank: Whose it is.
-            num_before: Steps that were inferred before the first `trace_step`, from which on the message counts.
+        The recorder's numbers begin anew with the first `trace_step`, and count updates before it: so a compilation's
+        step is found by its time. Its message may be read before or behind the step's end.
         """
         if isinstance(body, StepFailure):
-            self._exceptions[body.step + num_before] = body.exception
-        elif isinstance(body, Compilation) and (body.is_again or body.is_eager):
-            step = body.step + num_before
-            if step <= self.stored_until:
-                return
-            kind = "now eager" if body.is_eager else "recompilation"
-            text = ": ".join(part for part in (body.function, body.reason) if part)
-            self._told.append(Event(kind, rank, step, body.at_ns, body.duration_ns or None, text=text))
+            self._exceptions[body.step] = body.exception
+        elif isinstance(body, Compilation) and (body.is_again or body.is_eager) and body.at_ns > self.stored_ns:
+            step = next((step for end_ns, step in self._ended if end_ns >= body.at_ns), None)
+            if step is None:
+                self._compilations.append(body)
+            else:
+                self._late.append((body, step))
 
-    def told(self) -> list[Event]:
-        """What messages have told since the last call."""
-        told, self._told = self._told, []
-        return told
+    def late(self, *, rank: int) -> list[Event]:
+        """What messages have told since the last call of steps that had ended before."""
+        late, self._late = self._late, []
+        return [_of_compilation(body, rank=rank, step=step) for body, step in late]
+
+    def told(self, *, rank: int, step: int, end_ns: int) -> list[Event]:
+        """What messages have told of the step that ended at `end_ns`."""
+        self._ended.append((end_ns, step))
+        if not self._compilations:
+            return []
+        ended = [body for body in self._compilations if body.at_ns <= end_ns]
+        self._compilations = [body for body in self._compilations if body.at_ns > end_ns]
+        return [_of_compilation(body, rank=rank, step=step) for body in ended]
+
+    def left(self, *, rank: int, step: int) -> list[Event]:
+        """What messages have told behind the last step, which has this number."""
+        left, self._compilations = self._compilations, []
+        return [_of_compilation(body, rank=rank, step=step + body.is_eager) for body in left]
 
     def stands_out(self, record: StepRecord) -> bool:
         """Whether `of` has anything to look at: most steps are short and have none of it."""
@@ -65,10 +79,14 @@ class StepEvents:
         self._recent_ns.append(period_ns)
         return False
 
-    def of(self, record: StepRecord) -> Iterator[Event]:
+    def of(self, record: StepRecord, *, num_before: int = 0) -> Iterator[Event]:
         """The events of one record, by the device's clock where it has one.
 
         A step that waits for all that was queued before (`loss.item()` every 50 steps) is long on the host's alone.
+
+        Args:
+            record: The next one.
+            num_before: Steps that were inferred before the first `trace_step`.
         """
         if record.failed_in == HALTED:
             return  # told by `halted`: what its phases took says nothing
@@ -84,7 +102,7 @@ class StepEvents:
         if gc_ns >= _GC_NS:
             yield self._event("garbage collection", record, gc_ns)
         if record.failed_in is not None:
-            name = self._exceptions.pop(record.step, "")
+            name = self._exceptions.pop(record.step - num_before, "")
             text = f"{name} in {phases.label(record.failed_in)}" if name else f"in {phases.label(record.failed_in)}"
             yield Event("failed step", record.rank, record.step, record.end_ns, record.period_ns, text=text)
             return
@@ -112,3 +130,10 @@ class StepEvents:
         return Event(
             "slow step", record.rank, record.step, record.end_ns, duration_ns, text=phases.label(max(parts)[1])
         )
+
+
+def _of_compilation(body: Compilation, *, rank: int, step: int) -> Event:
+    kind = "now eager" if body.is_eager else "recompilation"
+    text = ": ".join(part for part in (body.function, body.reason) if part)
+    step = max(1, step - 1) if body.is_eager else step  # which is noticed behind the step that it came up in
+    return Event(kind, rank, step, body.at_ns, body.duration_ns or None, text=text)

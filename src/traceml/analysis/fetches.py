@@ -1,9 +1,10 @@
 """Decides whose a fetch was: the training loop's, or an evaluation's; late, when the forwards around it are known.
 
-A fetch is training's when its iterator has a grad-mode forward of a traced model between two of its fetches, or, with a
-single fetch so far, directly after it; a loader that is begun anew for a single batch in each step counts like one
-iterator. One that is followed by a no-grad forward before any grad-mode one is `eval`; but what a step was given before
-it began is not, for a teacher's forward inside.
+A fetch is training's when its iterator has a grad-mode forward of a traced model between two of its fetches (one
+that finds it exhausted counts), or, with a single fetch so far or from a loader that has fed training before, directly
+after it; a loader that is begun anew for a single batch in each step counts like one iterator. One that is followed by
+a no-grad forward before any grad-mode one is `eval`; but what a step was given before it began is not, for a teacher's
+forward inside.
 All others are `eval` too, but only known to be so when the next step has ended.
 """
 
@@ -102,11 +103,13 @@ class Fetches:
         self._periods: deque[PeriodFetches] = deque([self.period])
         self._typical_ns: deque[int] = deque(maxlen=_NUM_TYPICAL)
         self._known: tuple[int, ...] = ()  # the newest iterators that are training's
+        self._training_loaders: set[int] = set()  # whose iterators they are
 
     def resume(self, serial: int, num_fetches: int, training: list[int]) -> None:
         """Goes on behind a stored step: the iterator in use, how many fetches it had, and which are training's."""
         self.serial = serial
         self._known = tuple(training)
+        self._training_loaders = {known >> SERIAL_BITS for known in training}
         for known in training:
             self.iterators[known] = _Iterator(is_training=True)
         self.iterators.setdefault(serial, _Iterator()).num_fetches = num_fetches
@@ -172,9 +175,8 @@ class Fetches:
         iterator = self.iterators.get(serial)
         if iterator is None:
             iterator = self._new_iterator(serial)
-        if iterator.num_fetches and iterator.forward_at_fetch != self._num_forwards and not iterator.is_training:
-            self._find_training(serial, iterator)
-        elif not iterator.num_fetches and self._is_begun_each_step(serial):
+        self._look_back(serial, iterator)
+        if not iterator.num_fetches and self._is_begun_each_step(serial):
             self._find_training(serial - 1, self.iterators[serial - 1])
             self._find_training(serial, iterator)
         iterator.num_fetches += 1
@@ -193,6 +195,14 @@ class Fetches:
         self._open.add(serial)
         self._last = serial
 
+    def exhausted(self) -> bool:
+        """A fetch of the current iterator delivered nothing; whether the iterator is training's."""
+        iterator = self.iterators.get(self.serial)
+        if iterator is None:
+            return False
+        self._look_back(self.serial, iterator)
+        return iterator.is_training
+
     def counted(self, *, samples: Optional[int] = None, tokens: Optional[int] = None) -> None:
         """The batch just fetched was looked into: its samples and tokens."""
         for waited in (self.period.undecided.get(self.serial), self.period.training.get(self.serial)):
@@ -209,7 +219,7 @@ class Fetches:
             return
         for serial in self._open:
             iterator = self.iterators[serial]
-            if iterator.is_training or (serial == self._last and iterator.num_fetches == 1):
+            if iterator.is_training or (serial == self._last and self._feeds_alone(serial, iterator)):
                 self.training_serial = serial
                 for period in self._periods:
                     if serial in period.undecided:
@@ -280,6 +290,15 @@ class Fetches:
         self._open.clear()
         return done
 
+    def _look_back(self, serial: int, iterator: _Iterator) -> None:
+        """An iterator with a forward since its fetch before is training's."""
+        if iterator.num_fetches and iterator.forward_at_fetch != self._num_forwards and not iterator.is_training:
+            self._find_training(serial, iterator)
+
+    def _feeds_alone(self, serial: int, iterator: _Iterator) -> bool:
+        """Whether what is fetched so far, one batch or a known loader's, is for the forward that begins."""
+        return iterator.num_fetches == 1 or serial >> SERIAL_BITS in self._training_loaders
+
     def _new_iterator(self, serial: int) -> _Iterator:
         if len(self.iterators) > _MAX_ITERATORS:
             for old in list(self.iterators)[: _MAX_ITERATORS // 2]:
@@ -304,6 +323,7 @@ class Fetches:
         if not iterator.is_training:
             iterator.is_training = True
             self._known = (*self._known, serial)[-_NUM_KNOWN:]
+            self._training_loaders.add(serial >> SERIAL_BITS)
         for period in self._periods:
             period.decide(serial, is_training=True)
 

@@ -114,6 +114,8 @@ class InferredSteps(Periods):
         self._has_worked = False  # forward or backward with gradients since the last update
         self._stepped: set[int] = set()  # the optimizers that stepped in the open step
         self._num_in_step = 0  # their updates
+        self._has_run_out = False  # the training iterator: the next fetch is another one's
+        self._is_next_batch = False  # work that begins now is on another batch than the work before
         self._inside: Optional[int] = None  # the optimizer that stepped within another one's step
         self._in_backward: list[int] = []  # the optimizers that stepped within the open backward
 
@@ -152,6 +154,8 @@ class InferredSteps(Periods):
         if slot == FETCH:
             fetches.fetched(period.acc[FETCH])
             period.acc[FETCH] = 0
+            self._is_next_batch |= self._has_run_out and not self._has_worked
+            self._has_run_out = False
             if self._piece is not None and fetches.is_training:
                 self._end_inferred("by_loader")
         elif slot == STARTING:
@@ -183,6 +187,12 @@ class InferredSteps(Periods):
 
     def _no_batch(self) -> None:
         """An exhausting fetch delivered nothing: without a batch in hand the step has not begun."""
+        is_training = self._fetches.exhausted()
+        self._period.is_fed_before |= is_training
+        if not self._is_inferring:
+            return
+        self._has_run_out = is_training or self._has_run_out
+        self._is_next_batch |= is_training and not self._has_worked
         if not self._has_worked and not self._fetches.has_open:
             self._period.move(IN_STEP, BETWEEN)
             self._stack[0] = BETWEEN
@@ -191,6 +201,10 @@ class InferredSteps(Periods):
         """Work with gradients begins."""
         if not self._has_worked:
             self._has_worked = True
+            if self._is_next_batch:  # known without its fetch: a loader may fetch ahead, as accelerate's does
+                self._is_next_batch = False
+                if self._piece is not None:
+                    self._end_inferred("by_loader")
             fetches = self._fetches.period
             if self._is_before_training() and not fetches.training and not fetches.undecided:
                 self._fold_into_startup()  # no fetch feeds the first step: the startup ends here
@@ -285,7 +299,12 @@ class InferredSteps(Periods):
             position=self.position,
             serial=fetches.serial,
             num_fetches=fetches.num_fetches(fetches.serial),
-            resume={"updates": self._ends.num_updates, "stack": stack.copy(), "fetches": fetches.snapshot()},
+            resume={
+                "updates": self._ends.num_updates,
+                "stack": stack.copy(),
+                "fetches": fetches.snapshot(),
+                "has_run_out": self._has_run_out,
+            },
             timeline=self._timeline.snapshot() if self._timeline.is_on else None,
         )
         self._period = self._fresh()
@@ -360,6 +379,7 @@ class InferredSteps(Periods):
         self._piece, self._backwards, self._has_worked = None, [], False
         self._stepped.clear()
         self._num_in_step, self._inside, self._in_backward = 0, None, []
+        self._has_run_out = self._is_next_batch = False
 
     def _skip_to_update(self, value: int) -> int:
         """The number of the step that an update behind a gap belongs to, by the updates that a step has had so far."""
@@ -376,3 +396,4 @@ class InferredSteps(Periods):
         self._stack = found["stack"]
         self._period = self._fresh()
         self._fetches.restore(found["fetches"])
+        self._has_run_out = found.get("has_run_out", False)

@@ -87,6 +87,12 @@ class Periods:
             acc[self._stack[0]] += acc[slot]
             acc[slot] = 0
 
+    def _close_empty_fetch(self) -> None:
+        """A fetch delivered no batch: its time goes to what is around it."""
+        self._close_across(FETCH)
+        self._period.acc[self._stack[-1]] += self._period.acc[FETCH]
+        self._period.acc[FETCH] = 0
+
     def _start_ns(self) -> int:
         if self._period_ns is not None:
             return self._period_ns

@@ -98,7 +98,7 @@ class StepBuilder(InferredSteps):
                 self._is_inferring = self._is_inferring or (body.infers and not self._cursor)
             self._set_clock(body.clock)
         else:
-            self._events.learn(body, rank=self.state.identity.rank, num_before=self._num_inferred)
+            self._events.learn(body)
 
     def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
@@ -171,8 +171,8 @@ class StepBuilder(InferredSteps):
     def take(self) -> Taken:
         """What is finished since the last take."""
         steps: list[StepRecord] = []
-        events = self._events.told()
         rank, held, draft = self.state.identity.rank, self._held, None
+        events = self._events.late(rank=rank)
         while held and held[0].is_settled and not held[0].fetches.undecided:
             draft = held.popleft()
             if self._startup is not None:
@@ -185,8 +185,9 @@ class StepBuilder(InferredSteps):
             if halts and self._halts.is_news(halts):
                 events.append(self._events.halted(record, halts))
             steps.append(record)
+            events.extend(self._events.told(rank=rank, step=draft.step, end_ns=draft.end_ns))
             if self._events.stands_out(record):
-                events.extend(self._events.of(record))
+                events.extend(self._events.of(record, num_before=self._num_inferred))
         if draft is not None:
             self._cursor = self._cursor_behind(draft)
         segments, self._segments = tuple(self._segments), []
@@ -220,7 +221,9 @@ class StepBuilder(InferredSteps):
             self._end_startup(end_ns)
         self._last_ns = self._period_ns = end_ns
         self._period = Period.fresh()
-        return self.take()
+        taken = self.take()
+        left = self._events.left(rank=self.state.identity.rank, step=self._step)
+        return replace(taken, events=(*taken.events, *left))
 
     def _means(self) -> tuple[list[int], list[bool], Callable[[int], None], Callable[[int], None]]:
         """What the codes mean: the slot of each, which closes count, and what to do."""
@@ -262,11 +265,8 @@ class StepBuilder(InferredSteps):
 
     def _control(self, code: int) -> None:
         if code == edges.CLOSE_NO_BATCH:
-            self._close_across(FETCH)
-            self._period.acc[self._stack[-1]] += self._period.acc[FETCH]
-            self._period.acc[FETCH] = 0
-            if self._is_inferring:
-                self._no_batch()
+            self._close_empty_fetch()
+            self._no_batch()
         elif code == edges.RAISED:
             self._raised_in = self._stack[-1]
         elif code == edges.UNWOUND:
@@ -386,7 +386,7 @@ class StepBuilder(InferredSteps):
         found = json.loads(cursor)
         self.position, self._step = found["position"], found["step"]
         self._last_ns = self._period_ns = found["end_ns"]
-        self._events.stored_until = self._step
+        self._events.stored_ns = self._last_ns
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
         inference, self._num_inferred = found.get("inference"), found.get("num_inferred", 0)
         training = found["training"] if inference is None else inference["fetches"]["training"]

@@ -47,6 +47,7 @@ class Pen(_Hot):
         "guard",
         "has_compiled",
         "has_compiled_itself",
+        "has_updated",
         "house_due",
         "late_looks",
         "loaders",
@@ -103,6 +104,7 @@ class Pen(_Hot):
         self.on_arrival: list[Callable[[], None]] = []  # to be done then
         self.has_compiled = False  # somebody compiles, or may
         self.has_compiled_itself: Callable[[Any], None] = no_matter  # a model, by its `compile()`
+        self.has_updated: Callable[[Any, Any, Any], None] = no_update  # an optimizer that is not torch's
         self.on_compiled: list[Callable[[], None]] = []  # to be done before the first compilation
         self.watched: tuple[str, ...] = ()
         self.unseen: dict[str, str] = {}
@@ -257,6 +259,10 @@ def _no_memory(_: float) -> None:
 
 def no_matter(_: object) -> None:
     """Nobody wants to know."""
+
+
+def no_update(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    """No step is inferred from it."""
 
 
 def _no_wrappers(_: object) -> tuple[Any, ...]:

@@ -10,6 +10,8 @@ _INNER: Final = "_traceml_inner"
 _SPECIAL: Final = (
     *("__len__", "__getitem__", "__setitem__", "__delitem__", "__contains__", "__reversed__", "__bool__"),
     *("__call__", "__enter__", "__exit__", "__float__", "__int__", "__format__", "__length_hint__"),
+    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
+    *("__neg__", "__abs__", "__pow__", "__lt__", "__le__", "__gt__", "__ge__"),
 )
 P = TypeVar("P", bound="Proxy")
 _classes: weakref.WeakKeyDictionary[type[Any], dict[type[Any], type[Any]]] = weakref.WeakKeyDictionary()

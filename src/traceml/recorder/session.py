@@ -135,6 +135,17 @@ class Session:
         self.pen.total_steps = total_steps
         self.pen.tell()
 
+    def keep(self, only: Collection[str]) -> None:
+        """Takes off every hook that was not asked for; what they have recorded stays."""
+        pen = self.pen
+        unseen = {phase: _NOT_ASKED for phase in _HOOKS if _PART_OF.get(phase, phase) not in only}
+        for phase in (inference.HOOK, *unseen):
+            pen.guard.remove(phase)
+        pen.sees_models = phases.FORWARD in only
+        gone = {*unseen, phases.EVAL} if {phases.FORWARD, phases.INPUT}.isdisjoint(only) else set(unseen)
+        pen.watched = tuple(phase for phase in pen.watched if phase not in gone)
+        pen.tell(unseen=_of_phases(unseen))
+
     def _install(self, only: Optional[Collection[str]], *, infer: bool) -> None:
         watched, unseen = [], {}
         arrival = Arrival(self.pen.arrived)

@@ -77,7 +77,8 @@ def _watch_optimizers(seen: Callable[..., None]) -> None:
 
     def making(self: Any) -> Any:
         seen(is_step=False)
-        return real(self)
+        run = optimizer_class.__dict__[name]  # before torch 2.0 the optimizer hook stands there from now on
+        return (real if run is making else run)(self)
 
     _replace(optimizer_class, name, real, making)
 

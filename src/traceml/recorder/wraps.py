@@ -11,7 +11,7 @@ from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder import step
-from traceml.recorder.hooks import compiled, forward, loader, optimizer
+from traceml.recorder.hooks import backward, compiled, forward, loader, optimizer
 from traceml.recorder.pen import Pen
 from traceml.recorder.proxy import Proxy, inner_of, is_proxy, wrapped
 from traceml.recorder.tracebacks import conceal
@@ -56,8 +56,11 @@ def wrap_forward(model: Any) -> Any:
 
 def wrap_backward(loss: Any) -> Any:
     """Stands for a loss, or whatever has or is a backward: calling `.backward()` on it, or itself, is `backward`."""
+    pen = step.current
+    if _is_tensor(loss) and (pen is None or pen.guard.is_on(backward.HOOK)):
+        return loss  # it is seen anyway, or nothing is: a loss that is a tensor can do more
     if hasattr(loss, "backward"):
-        return _Loss(loss)
+        return wrapped(_Loss, loss)
     return _timed(loss, phases.BACKWARD)
 
 
@@ -70,6 +73,8 @@ def wrap_optimizer(one: Any) -> Any:
         if step.current is not None:
             _watch_optimizer(step.current, one)
         return one
+    if step.current is not None and step.current.guard.is_on(optimizer.HOOK) and _is_of_torch(one):
+        return one  # before torch 2.0: it is seen anyway
     return wrapped(_Optimizer, one)
 
 
@@ -149,29 +154,33 @@ class _Optimizer(Proxy):
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own."""
-        return _between(phases.OPTIMIZER, inner_of(self).step, args, kwargs, is_whole=False)
+        inner = inner_of(self)
+        answer = _between(phases.OPTIMIZER, inner.step, args, kwargs, is_whole=False)
+        pen = step.current
+        if pen is not None and pen.infers:
+            pen.has_updated(inner, args, kwargs)
+        return answer
 
 
-class _Loss:
-    """A loss, or an engine, whose backward is stamped; everything else is its own."""
+class _Loss(Proxy):
+    """A loss, or an engine, whose backward is stamped; everything else is its own, and torch computes with it."""
 
-    __slots__ = ("_inner",)
+    __slots__ = ()
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    @classmethod
+    def __torch_function__(cls, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What torch asks of anything that it is given in a tensor's place."""
+        return function(*_bare(args), **{name: _bare(value) for name, value in (kwargs or {}).items()})
 
     def backward(self, *args: Any, **kwargs: Any) -> Any:
         """As the inner one's own."""
-        return _between(phases.BACKWARD, self._inner.backward, args, kwargs)
+        return _between(phases.BACKWARD, inner_of(self).backward, args, kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
-    def __float__(self) -> float:
-        return float(self._inner)
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
+def _bare(value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(_bare(one) for one in value)
+    return inner_of(value) if is_proxy(value) else value
 
 
 def _timed(call: Callable[..., Any], phase: str) -> Callable[..., Any]:
@@ -252,6 +261,16 @@ def _watch_optimizer(pen: Pen, one: Any) -> None:
         pen.tell(watched=(phases.OPTIMIZER,))
     except BaseException as error:  # noqa: BLE001  # guard
         pen.guard.fault(optimizer.HOOK, error)
+
+
+def _is_of_torch(one: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(one, torch.optim.Optimizer)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _is_torch_loader(batches: Any) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 import importlib.util
 import multiprocessing
 import pickle
+import pickletools
 import pkgutil
 import sys
 from pathlib import Path
@@ -47,9 +49,12 @@ def main() -> None:
         model(torch.ones(1, 2)).sum().backward()
         optimizer.step()
     look("trained")
-    # The slot of `Module.compile()` is the one name of an instance that copies and files leave behind: it may be taken.
+    # The slot of `Module.compile()` may be taken: it is where we stand, and the one name that copies and files leave
+    # behind. They hold every name and word that a bare run's hold; the numbers in a tensor's pickle are its addresses.
     names = [name for name in model.__dict__ if name != "_compiled_call_impl"]
-    print(model.weight, names, sorted(optimizer.__dict__), len(pickle.dumps(model)))
+    words = [(op.name, arg) for op, arg, _ in pickletools.genops(pickle.dumps(model)) if not str(arg).isdigit()]
+    print(model.weight, names, sorted(optimizer.__dict__), list(copy.deepcopy(model).__dict__))
+    print([(name, word) for name, word in words if isinstance(word, (str, type(None)))])
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.apply(seen_by_child))
 

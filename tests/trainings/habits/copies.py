@@ -266,6 +266,45 @@ def a_model_in_shared_memory_and_of_another_type():
     return [str(y.dtype), train(model), all(p.is_shared() for p in model.parameters())]
 
 
+def replica_of(module):
+    """As `torch.nn.parallel.replicate` makes one, for a machine without devices."""
+    made = module._replicate_for_data_parallel()
+    for name, child in module._modules.items():
+        made._modules[name] = replica_of(child)
+    for name, parameter in module._parameters.items():
+        made._parameters[name] = None if parameter is None else torch.nn.Parameter(parameter.detach().clone())
+    return made
+
+
+@habit
+def replicas_inside_a_training():
+    model, found = net(), []
+
+    def inside():
+        replica = replica_of(model)
+        found.append([type(replica).__name__, sorted(replica.__dict__), is_its_own(replica, model)])
+
+    return [train(model, inside=inside), found, digest(model)]
+
+
+@habit
+def shared_memory_inside_a_training():
+    model, found = net(), []
+    losses = train(model, inside=lambda: found.append(all(p.is_shared() for p in model.share_memory().parameters())))
+    return [losses, found, train(model), digest(copy.deepcopy(model))]
+
+
+@habit
+def torchscript_inside_a_training():
+    model, found, x = net(), [], torch.ones(2, 8)
+
+    def inside():
+        for made in (torch.jit.script(model), torch.jit.trace(model, x)):
+            found.append([made(x).tolist(), sorted(name for name, _ in made.named_parameters())])
+
+    return [train(model, inside=inside), found, train(torch.jit.script(model)), digest(model)]
+
+
 if __name__ == "__main__":
     sys.modules.setdefault("copies", sys.modules["__main__"])
     run()

@@ -195,7 +195,9 @@ def process():
         "argv": sys.argv[1:],
         "path": sys.path,
         "main": sys.modules["__main__"].__spec__,
-        "environment": sorted(n for n in os.environ if n not in ("TRACED", "TRACEML_RUN", "PYTHONPATH")),
+        # `traceml run` gets in by two variables, and says so in docs/limits.md: its own name, and a folder of PYTHONPATH.
+        "environment": sorted(n for n in os.environ if n not in ("TRACED", "TRACEML_RUN")),
+        "modules": [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if not p.endswith("launch/entry")],
         "handlers": [type(handler).__name__ for handler in logging.root.handlers],
         "start": multiprocessing.get_start_method(allow_none=True),
         "warnings": len(warnings.filters),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.edge_script import EdgeScript, started_builder
-from traceml.schema.records import Compilation
+from tests.edge_script import START_S, EdgeScript, started_builder
+from traceml.schema.records import Compilation, StepFailure
 from traceml.wire import codec, edges
 
-AGAIN = Compilation(2, 5, 90_000_000, 2, 1, is_again=True, function="forward", reason="size mismatch, actual 5")
-EAGER = Compilation(2, 6, 0, 2, 1, is_eager=True, reason="size mismatch, actual 9")
+IN_SECOND_NS = int((START_S + 0.15) * 1e9)  # of `script`'s steps, 96 ms each
+AGAIN = Compilation(
+    2, IN_SECOND_NS, 90_000_000, 2, 1, is_again=True, function="forward", reason="size mismatch, actual 5"
+)
+EAGER = Compilation(2, int((START_S + 0.195) * 1e9), 0, 2, 1, is_eager=True, reason="size mismatch, actual 9")
 
 
 def script() -> EdgeScript:
@@ -43,10 +46,31 @@ def test_a_restarted_reader_tells_no_recompilation_twice_and_keeps_the_counts() 
     cursor = first.take().cursor
     again = started_builder(cursor)
     again.learn(AGAIN)
-    again.learn(replace(AGAIN, step=9))
+    again.learn(replace(AGAIN, at_ns=IN_SECOND_NS + 1_000_000_000))
+    more = script().fetch(1).step().wait(1000).fetch(1).step()
+    again.feed(more.batch(again.position))
 
-    assert [event.step for event in again.take().events] == [9]
+    assert [event.step for event in again.take().events if event.kind == "recompilation"] == [5]
     assert again.state.num_recompilations == 1
+
+
+def test_messages_name_the_right_step_of_a_run_that_begins_inferred() -> None:
+    made = EdgeScript(infers=True).iterator()
+    for _ in range(3):
+        made.fetch(10).learn().update()
+    made.fetch(10).learn().update().fetch(10)
+    for failed in (False, True):
+        made.begin().work().wait(10).end(failed=failed)
+    builder = made.builder()
+    at_ns = int(made.now * 1e9) - 1_000_000  # in the second traced step, which is the recorder's step 2
+    builder.learn(replace(AGAIN, at_ns=at_ns))
+    builder.learn(StepFailure(2, "ValueError"))  # both read before the edges, as the collector does
+    builder.feed(made.batch())
+
+    events = builder.take().events
+
+    assert [(e.kind, e.step) for e in events] == [("recompilation", 6), ("failed step", 6)]
+    assert events[1].text.startswith("ValueError")
 
 
 def test_a_compilation_survives_its_frame() -> None:

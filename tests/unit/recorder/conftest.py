@@ -48,9 +48,21 @@ def recording(tmp_path: Path) -> Iterator[Recording]:
         yield made
 
 
+VERSION = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
+
+
+def since(*version: int) -> pytest.MarkDecorator:
+    """For tests of what came with a version of torch; what an older one does instead, `docs/limits.md` says."""
+    return pytest.mark.skipif(version > VERSION, reason=f"came with torch {'.'.join(map(str, version))}")
+
+
 @pytest.fixture
 def nothing_compiled() -> None:
     """As in a fresh process."""
+    if VERSION < (2, 1):
+        return  # nothing is compiled in these tests; that the compiler is loaded is enough for 2.0 to hide forward
+    import torch._dynamo
+
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import inspect
@@ -17,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
+from tests.unit.recorder.conftest import VERSION, Recording, seen, since  # noqa: E402
 from tests.unit.recorder.models import COMPUTE, CopyingItself, Keeping, Small, steps_of, work  # noqa: E402
 from traceml.recorder.hooks import copies  # noqa: E402
 from traceml.recorder.hooks.stand import METHOD, SLOT, Stand  # noqa: E402
@@ -25,6 +26,12 @@ from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema.records import Watching  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("nothing_compiled")]
+
+
+def scripting_warns() -> Any:
+    """Torch calls TorchScript deprecated from 2.10 or so on, in one class of warning, then in another."""
+    with_reason = pytest.warns((DeprecationWarning, FutureWarning), match="jit")
+    return with_reason if VERSION >= (2, 10) else contextlib.nullcontext()
 
 
 def test_a_taken_forward_has_the_signature_and_the_name_of_the_real_one(recording: Recording) -> None:
@@ -57,13 +64,14 @@ def test_copies_and_files_of_a_model_whose_forward_is_taken_are_clean_and_their_
     assert model(torch.ones(1, 4)).sum() != 0
 
 
+@since(2, 1)
 def test_scripting_a_traced_model_inside_a_step_works(recording: Recording) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
     for taken in (False, True):
         for _ in range(2):
             with trace_step(model):
                 work(model.forward if taken else model)
-                with pytest.warns(DeprecationWarning, match="jit"):
+                with scripting_warns():
                     scripted = torch.jit.script(model)
 
         assert (METHOD in model.__dict__) == taken
@@ -73,7 +81,7 @@ def test_scripting_a_traced_model_inside_a_step_works(recording: Recording) -> N
 def test_a_scripted_model_is_passed_over_and_that_is_said_once(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.warns(DeprecationWarning, match="jit"):
+    with scripting_warns():
         scripted = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Tanh()))
 
     steps = steps_of(recording, scripted, call=scripted)
@@ -83,6 +91,7 @@ def test_a_scripted_model_is_passed_over_and_that_is_said_once(
     assert "forward" in [m for m in recording.messages if isinstance(m, Watching)][-1].unseen
 
 
+@since(2, 1)
 @pytest.mark.parametrize("kind", [Keeping, CopyingItself])
 def test_a_class_that_copies_its_names_as_they_are_computes_with_the_copys_weights(
     recording: Recording, kind: Any
@@ -105,6 +114,7 @@ def test_a_class_that_copies_its_names_as_they_are_computes_with_the_copys_weigh
     assert [seen(step) for step in recording.steps()] == [COMPUTE] * 2
 
 
+@since(2, 1)
 def test_replicas_of_data_parallel_run_themselves(recording: Recording) -> None:
     model = Small()
     with trace_step(model):
@@ -137,6 +147,7 @@ def test_a_freed_model_is_freed_also_when_its_forward_was_taken(recording: Recor
         gc.enable()
 
 
+@since(2, 1)
 def test_without_the_slot_the_forward_is_taken_from_the_first_step_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +168,7 @@ def test_without_the_slot_the_forward_is_taken_from_the_first_step_on(
     assert nn.Module.__getstate__ is states
 
 
+@since(2, 1)
 def test_without_a_state_method_of_torchs_own_ours_is_put_there_and_taken_away(
     recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
+from tests.unit.recorder.conftest import Recording, seen, since  # noqa: E402
 from tests.unit.recorder.models import COMPUTE, Agent, Recursive, Small, steps_of, work  # noqa: E402
 from traceml.recorder.hooks.stand import METHOD, SLOT  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
@@ -38,6 +38,7 @@ def one_process(tmp_path: Path) -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@since(2, 1)
 def test_a_model_called_past_its_call_is_seen_from_the_second_step_on(recording: Recording) -> None:
     model = Small()
 
@@ -70,6 +71,7 @@ def test_an_agent_whose_forward_is_never_called_has_no_forward_rather_than_none_
     assert [step.phase_ns[PHASE_INDEX["forward"]] for step in steps] == [None] * 3
 
 
+@since(2, 1)
 def test_a_compilation_takes_our_forward_off_for_good(recording: Recording) -> None:
     model = Small()
     for _ in range(2):
@@ -109,6 +111,7 @@ def test_the_module_inside_a_traced_wrapper_is_seen_when_it_is_called_alone(
     assert [seen(step) for step in steps] == [COMPUTE] * 3
 
 
+@since(2, 1)
 def test_a_compiled_root_from_torch_nn_that_was_compiled_before_us_is_seen(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     called = torch.compile(model, backend="eager")
@@ -147,6 +150,7 @@ def test_a_shared_layer_and_an_unused_one_change_nothing(recording: Recording) -
     assert not any(isinstance(message, Fault) for message in recording.messages)
 
 
+@since(2, 0)
 @pytest.mark.parametrize("is_reentrant", [True, False])
 def test_what_checkpointing_computes_again_is_backward(recording: Recording, is_reentrant: bool) -> None:
     block = Small()
@@ -168,6 +172,7 @@ def test_what_checkpointing_computes_again_is_backward(recording: Recording, is_
     assert num_forwards(recording) == 3
 
 
+@since(2, 1)
 def test_functional_calls_and_transforms_run_as_without_us_and_are_steps(recording: Recording) -> None:
     model = Small()
     weights = {name: value.detach() for name, value in model.named_parameters()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import importlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,18 +15,19 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import traceml  # noqa: E402
-from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
+from tests.unit.recorder.conftest import VERSION, Recording, seen, since  # noqa: E402
 from tests.unit.recorder.foreign import ALL, Foreign, parts, torch_loader, train  # noqa: E402
 from traceml.recorder import step as _step  # noqa: E402
 from traceml.recorder.hooks.stand import METHOD, SLOT  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema.phases import PHASE_INDEX  # noqa: E402
-from traceml.schema.records import Watching  # noqa: E402
+from traceml.schema.records import Fault, Watching  # noqa: E402
 
 pytestmark = pytest.mark.torch
 INPUT = PHASE_INDEX["input"]
 
 
+@since(2, 1)  # before, the compiler is not loaded yet, and is waited for
 def test_manual_mode_hooks_nothing(tmp_path: Path) -> None:
     before = patched_names()
     recording = Recording(tmp_path, only=())
@@ -41,6 +44,7 @@ def test_manual_mode_hooks_nothing(tmp_path: Path) -> None:
     assert {m.unseen["forward"] for m in recording.messages if isinstance(m, Watching)}
 
 
+@since(2, 0)
 def test_manual_mode_sees_exactly_what_is_wrapped(manual: Recording) -> None:
     model, optimizer = parts()
     other = nn.Linear(8, 8)
@@ -75,6 +79,39 @@ def test_selective_mode_hooks_exactly_what_was_asked_for(tmp_path: Path, phase: 
     assert set(recording.builder.state.unwatched) >= ALL - {phase}
 
 
+def test_hooks_that_were_not_asked_for_come_off_when_the_script_says_so_late(recording: Recording) -> None:
+    model, optimizer = parts()
+    train(model, optimizer, torch_loader())
+    recording.session.keep(("backward",))
+    train(model, optimizer, torch_loader())
+
+    steps = recording.steps()
+
+    assert [seen(step) for step in steps] == [ALL] * 5 + [{"backward"}] * 5
+    assert set(recording.builder.state.watched) == {"backward"}
+    assert recording.builder.state.unwatched["input"] == "not asked for in init()"
+    assert not [message for message in recording.messages if isinstance(message, Fault)]
+
+
+def test_a_wrapped_loss_is_a_tensor_where_backward_is_watched_and_computes_like_one_where_not(tmp_path: Path) -> None:
+    recording = Recording(tmp_path)
+    loss = torch.ones(1, requires_grad=True).sum()
+    assert traceml.wrap_backward(loss) is loss
+    recording.session.close("end")
+
+    recording = Recording(tmp_path, only=())
+    loss = torch.ones(1, requires_grad=True).sum()
+    wrapped = traceml.wrap_backward(loss)
+    assert isinstance(wrapped, torch.Tensor)
+    computed = (wrapped / 4, 2 * wrapped, torch.stack([wrapped]).sum(), wrapped + wrapped)
+    assert [one.item() for one in computed] == [0.25, 2, 1, 2]
+    assert not torch.isnan(wrapped)
+    with trace_step():
+        wrapped.backward()
+    assert [seen(step) for step in recording.steps()] == [{"backward"}]
+
+
+@since(2, 0)
 def test_a_later_run_of_the_process_sees_what_was_wrapped_in_an_earlier_one(tmp_path: Path) -> None:
     model, optimizer = parts()
     loader = traceml.wrap_dataloader(Foreign())
@@ -115,28 +152,32 @@ def patched_names() -> list[Any]:
     from torch.optim import optimizer as optim
     from torch.utils.data import dataloader
 
-    dynamo = torch._dynamo
-    handler = dynamo.callback_handler
+    dynamo = sys.modules.get("torch._dynamo")
+    handler = getattr(dynamo, "callback_handler", SimpleNamespace(start_callbacks=[], end_callbacks=[]))
+    wrapper = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", object)
     return [
-        torch.autograd._engine_run_backward,
+        getattr(torch.autograd, "_engine_run_backward", None),
+        torch.autograd.Variable._execution_engine,
         torch.save,
         torch.serialization.save,
         dataloader.DataLoader.__iter__,
         dataloader._BaseDataLoaderIter.__next__,
-        len(optim._global_optimizer_pre_hooks),
-        len(optim._global_optimizer_post_hooks),
+        len(getattr(optim, "_global_optimizer_pre_hooks", ())),
+        len(getattr(optim, "_global_optimizer_post_hooks", ())),
+        (torch.optim.SGD.step, vars(torch.optim.Optimizer).get("_hook_for_profile")),
         list(gc.callbacks),
         dict(vars(nn.Module)),
-        dict(vars(dynamo.eval_frame.OptimizedModule)),
+        dict(vars(wrapper)),
         (list(handler.start_callbacks), list(handler.end_callbacks), sorted(vars(handler))),
         list(sys.meta_path),
         list(torch.jit._recursive.ignored_attributes),
-        torch.compile,
+        getattr(torch, "compile", None),
     ]
 
 
 def test_fifty_runs_in_one_process_leave_the_names_as_they_were_and_no_hook_more(tmp_path: Path) -> None:
-    import torch._dynamo  # a name that is compared
+    if VERSION >= (2, 1):
+        importlib.import_module("torch._dynamo")  # a name that is compared
 
     model, optimizer = parts()
     before, inside = patched_names(), []
@@ -146,7 +187,7 @@ def test_fifty_runs_in_one_process_leave_the_names_as_they_were_and_no_hook_more
         with trace_step(model):
             model.forward(torch.ones(1, 8)).sum().backward()
         found = patched_names()
-        inside.append((found[5:7], len(found[7]), len(found[10][0]), len(recording.session.pen.guard.hooks)))
+        inside.append((found[6:8], len(found[9]), len(found[12][0]), len(recording.session.pen.guard.hooks)))
         recording.session.close("shutdown")
         if number % 10 == 0:
             assert patched_names() == before

@@ -11,7 +11,15 @@ torch = pytest.importorskip("torch")
 
 from traceml.recorder import signs, step  # noqa: E402  # needs torch
 
-PLACES = ((torch.autograd, "_engine_run_backward"), (torch.optim.Optimizer, "_patch_step_function"))
+PLACES = tuple(
+    (owner, name)
+    for owner, names in (
+        (torch.autograd, ("_engine_run_backward", "backward")),
+        (torch.optim.Optimizer, ("_patch_step_function", "_hook_for_profile")),
+    )
+    for name in names
+    if hasattr(owner, name)
+)
 
 
 @pytest.fixture

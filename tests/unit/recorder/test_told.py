@@ -54,6 +54,9 @@ def test_a_loader_says_what_its_batches_come_from(recording: Recording) -> None:
             return iter(torch.zeros(8, 2))
 
     class Mine(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]  # likewise
+        def __init__(self) -> None:
+            """Older ones ask for the data."""
+
         def __iter__(self) -> Any:
             return iter(range(8))
 

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
 
 import traceml  # noqa: E402
-from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
+from tests.unit.recorder.conftest import Recording, seen, since  # noqa: E402
 from tests.unit.recorder.foreign import ALL, Foreign, ForeignOptimizer, parts, torch_loader, train  # noqa: E402
 from traceml.recorder.step import region, trace_step  # noqa: E402
 from traceml.schema.phases import PHASE_INDEX  # noqa: E402
@@ -163,7 +163,9 @@ def test_a_fetch_inside_the_step_is_input_and_no_rest(recording: Recording) -> N
     records = recording.steps()[1:]
 
     rests = sorted((record.phase_ns[PHASE_INDEX["in_step"]] or 0) / (record.phase_ns[INPUT] or 1) for record in records)
-    assert rests[len(rests) // 2] < 1 / 4  # a single step may have met a busy machine
+    assert (
+        rests[len(rests) // 2] < 1 / 4
+    )  # of five: one or two may have met a busy machine, and a fetch that is no input would show in all
     assert all(sum(ns or 0 for ns in record.phase_ns) == record.period_ns for record in records)
 
 
@@ -227,6 +229,7 @@ def test_a_closure_of_a_foreign_optimizer_is_forward_and_backward(recording: Rec
     assert [seen(step) for step in recording.steps()] == [ALL - {"input"}] * 3
 
 
+@since(2, 0)
 def test_a_torch_optimizer_with_wrapped_hooks_pickles_copies_and_schedules(manual: Recording) -> None:
     _, optimizer = parts()
     traceml.wrap_optimizer(optimizer)

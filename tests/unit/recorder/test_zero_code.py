@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
-from traceml.recorder.hooks.forward import SLOT  # noqa: E402
+from tests.unit.recorder.conftest import Recording, seen, since  # noqa: E402
+from traceml.recorder.hooks.stand import METHOD, SLOT  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema.records import Fault  # noqa: E402
 
@@ -157,7 +157,12 @@ def test_a_loss_module_transforms_and_a_frozen_network_are_not_forward(recording
         optimizer.step()
         metric(prediction.detach())
 
-    assert [SLOT in module.__dict__ for module in (model, frozen, norm, metric)] == [True, False, False, False]
+    assert [bool({SLOT, METHOD} & set(module.__dict__)) for module in (model, frozen, norm, metric)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
     num_forwards = bytes(recording.session.pen.codes[:20_000]).count(3)
     assert len(recording.steps()) == 10
     assert num_forwards == 10 + 2  # the metric's, until the third update shows that nobody trains it
@@ -216,6 +221,7 @@ def test_a_closure_is_run_inside_its_one_step(recording: Recording) -> None:
     assert all(sum(ns or 0 for ns in step.phase_ns) == step.period_ns for step in steps)
 
 
+@since(2, 1)
 def test_an_optimizer_for_each_parameter_inside_backward_is_a_step_a_backward(recording: Recording) -> None:
     model, criterion = model_of(), nn.CrossEntropyLoss()
     optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
@@ -255,6 +261,7 @@ def test_a_scaler_that_skips_an_update_still_ends_its_step(recording: Recording)
     assert recording.builder.state.unsure == ""
 
 
+@since(2, 0)
 def test_an_outer_update_over_inner_gradients_is_one_step(recording: Recording) -> None:
     model = nn.Linear(4, 1)
     optimizer = sgd(model)
@@ -296,11 +303,13 @@ def test_a_long_run_without_updates_is_published_all_the_same(recording: Recordi
 
 
 def test_the_search_comes_off_after_three_updates(recording: Recording) -> None:
+    place = SLOT if SLOT in vars(nn.Module) else "__call__"
+    searching = vars(nn.Module)[place]
     train(2)
-    assert nn.Module.__dict__[SLOT] is not None
+    assert vars(nn.Module)[place] is searching is not None
     train(3)
 
-    assert nn.Module.__dict__[SLOT] is None
+    assert vars(nn.Module)[place] is (None if place == SLOT else nn.Module._call_impl)
 
 
 def test_a_second_training_in_the_same_process_has_its_own_model_seen(recording: Recording) -> None:
@@ -335,8 +344,8 @@ def test_the_first_trace_step_ends_the_search_and_the_roots(recording: Recording
     model(x).sum().backward()
     optimizer.step()
 
-    assert nn.Module.__dict__[SLOT] is None
-    assert (SLOT in model.__dict__, SLOT in other.__dict__) == (True, False)
+    assert vars(nn.Module).get(SLOT) is None
+    assert [bool({SLOT, METHOD} & set(one.__dict__)) for one in (model, other)] == [True, False]
     steps = recording.steps()
     assert [step.step for step in steps] == list(range(1, 7))
     assert not [message for message in recording.messages if isinstance(message, Fault)]

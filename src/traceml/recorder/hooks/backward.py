@@ -11,6 +11,7 @@ from traceml.wire import edges
 
 HOOK: Final = "backward"
 _NAME: Final = "_engine_run_backward"
+_ENGINE: Final = "_execution_engine"
 _OPEN: Final = edges.BACKWARD
 _CLOSE: Final = edges.BACKWARD + edges.CLOSE
 
@@ -18,10 +19,13 @@ _CLOSE: Final = edges.BACKWARD + edges.CLOSE
 def install(pen: Pen) -> str:
     """Wraps the engine's entry; returns why it cannot be, or nothing."""
     torch = sys.modules["torch"]
-    module = torch.autograd
-    if not hasattr(module, _NAME):
+    owner, name = torch.autograd, _NAME
+    if not hasattr(owner, name):  # before torch 2.4
+        owner, name = torch.autograd.Variable, _ENGINE
+    real = getattr(owner, name, None)
+    run = getattr(real, "run_backward", real)
+    if run is None:
         return f"torch {torch.__version__} enters the autograd engine another way"
-    run = getattr(module, _NAME)
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
     def engine(*args: Any, **kwargs: Any) -> Any:
@@ -49,12 +53,24 @@ def install(pen: Pen) -> str:
             except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
 
+    ours = engine if run is real else _Engine(real, engine)
+
     def remove() -> None:
-        if getattr(module, _NAME) is engine:
-            setattr(module, _NAME, run)
+        if getattr(owner, name) is ours:
+            setattr(owner, name, real)
 
     engine.__wrapped__ = run  # type: ignore[attr-defined]
-    setattr(module, _NAME, engine)
+    setattr(owner, name, ours)
     pen.skip(engine)
     pen.guard.register(HOOK, remove)
     return ""
+
+
+class _Engine:
+    """Stands for torch's engine object, whose `run_backward` cannot be replaced itself."""
+
+    def __init__(self, real: Any, run_backward: Any) -> None:
+        self._real, self.run_backward = real, run_backward
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)

@@ -27,7 +27,7 @@ class Compiler:
         self._pen = pen
         self._handler: Any = None
         self._is_open = self._was_busy = False
-        self._since = 0.0
+        self._since = self._ended = 0.0
         self._durations: dict[str, int] = {}  # ns by compile id: finished, not told yet
         self._num_all = self._num_again = 0
         self._num_limits = 0
@@ -54,7 +54,7 @@ class Compiler:
             if not was_open or get_ident() != pen.owner:
                 return  # another thread's, or one that ended there: the step's end closes ours
             pen.busy = self._was_busy
-            now = pen.stamp(_CLOSE)
+            now = self._ended = pen.stamp(_CLOSE)
             self._num_all += 1
             identity = getattr(args[0], "compile_id", None) if args else None
             self._durations[str(identity or f"#{self._num_all}")] = int((now - self._since) * 1e9)
@@ -133,7 +133,7 @@ class Compiler:
         pen.ring.send(
             Compilation(
                 step=pen.num_steps + bool(pen.in_step or pen.infers),
-                at_ns=pen.clock_ns(),
+                at_ns=pen.clock_ns() if is_eager else int(self._ended * 1e9),  # behind the step; within it
                 duration_ns=ns,
                 num_compilations=self._num_all,
                 num_recompilations=self._num_again,

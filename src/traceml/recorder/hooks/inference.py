@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 import weakref
 from threading import get_ident
 from typing import Any, Callable, Final, Iterator
 
 from traceml.recorder.hooks import forward, optimizer
-from traceml.recorder.pen import Pen, no_matter
+from traceml.recorder.pen import Pen, no_matter, no_update
 from traceml.recorder.tracebacks import conceal
 from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED
 
 HOOK: Final = "inference"
+_CALL: Final = "__call__"
 _UPDATED: Final = edges.UPDATED
 _NUM_UPDATES: Final = 3  # of one optimizer, until its models are known
 _NUM_CALLS: Final = 256  # outermost calls, until we stop looking without any update
@@ -34,8 +36,15 @@ class Roots:
 
     def __init__(self, pen: Pen, module_class: Any, grad_mode: Callable[[], bool]) -> None:
         self._pen, self._class, self._grad_mode = pen, module_class, grad_mode
-        self._ours: Any = None  # in the class's slot, while searching
+        self._ours: Any = None  # in the class, while searching
+        self._place = forward.SLOT if pen.slot == forward.SLOT else _CALL
+        self._real = module_class.__dict__.get(self._place)
+        self._is_inside = False  # the outermost call, where the class is searched by its call
+        if self._place == _CALL:
+            pen.on_compiled.append(self._give_back)  # the compiler would guard it
         self._found: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._out_of_sight = getattr(sys.modules["torch"]._C, "DisableTorchFunction", contextlib.nullcontext)  # noqa: SLF001
+        self._is_told = True  # what the optimizers train; one that is not torch's does not tell
         self._optimizers: list[weakref.ref[Any]] = []  # seen since the search began
         self._num_searches = self._num_misses = self._num_calls = 0
         self.num_updates_left = 0  # of the search; 0: there is none
@@ -45,16 +54,20 @@ class Roots:
         """Looks at outermost calls for the next updates of the optimizer `leader` (0: the first that updates)."""
         self._leader, self.num_updates_left, self._num_calls = leader, _NUM_UPDATES, 0
         self._pen.due = 0.0  # the updates are looked at
-        if self._ours is not None or self._num_searches >= _MAX_SEARCHES:
+        if self._ours is not None or self._num_searches >= _MAX_SEARCHES or not self._pen.guard.is_on(forward.HOOK):
+            return
+        if self._place == _CALL and self._pen.has_compiled:
             return
         self._num_searches += 1
-        self._ours = self._make_finder()
-        setattr(self._class, forward.SLOT, self._ours)
+        self._ours = self._make_finder() if self._place == forward.SLOT else self._make_call()
+        setattr(self._class, self._place, self._ours)
 
     def updated(self, optimizer: Any, serial: int) -> None:
         """An update while searching; the third one of the leader ends it."""
         self._leader = self._leader or serial
-        if all(known() is not optimizer for known in self._optimizers):
+        if not hasattr(optimizer, "param_groups"):
+            self._is_told = False
+        elif all(known() is not optimizer for known in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
         if serial == self._leader:
             self.num_updates_left -= 1
@@ -67,6 +80,12 @@ class Roots:
         if not self.num_updates_left and self._num_misses < _NUM_MISSES:
             self._num_misses += 1
             self.search(number)
+
+    def find_compiled(self) -> None:
+        """Models whose `compile()` took their slot before we were there: no search comes past them."""
+        for found in gc.get_objects():  # 40 ms with 300,000 objects, once, and only if the compiler is loaded already
+            if issubclass(type(found), self._class) and found.__dict__.get(forward.SLOT) is not None:
+                self.compiled(found)
 
     def compiled(self, model: Any) -> None:
         """`model.compile()` has just taken the slot: ours goes before it."""
@@ -83,44 +102,66 @@ class Roots:
         self._found = weakref.WeakSet()
 
     def _give_back(self) -> None:
-        if self._ours is not None and self._class.__dict__.get(forward.SLOT) is self._ours:
-            setattr(self._class, forward.SLOT, None)
+        if self._ours is not None and self._class.__dict__.get(self._place) is self._ours:
+            setattr(self._class, self._place, self._real)
         self._ours = None
 
     def _make_finder(self) -> Any:
-        pen, grad_mode, found = self._pen, self._grad_mode, self._found
-        out_of_sight = getattr(sys.modules["torch"]._C, "DisableTorchFunction", contextlib.nullcontext)  # noqa: SLF001
+        pen, grad_mode, called = self._pen, self._grad_mode, self._called
 
         class Finder:
             def __get__(self, model: Any, _class: Any) -> Any:
                 """What the slot of a module without one holds: nothing, or the Forward that it has from now on."""
                 if model is None or pen.busy or get_ident() != pen.owner or not grad_mode():
                     return None
-                return called(model)
-
-        def called(model: Any) -> Any:
-            try:
-                self._num_calls += 1
-                with out_of_sight():  # to a mode of the user's, reading an attribute is a function called
-                    is_trainable = any(parameter.requires_grad for parameter in model.parameters())
-                if is_trainable:
-                    forward.attach(pen, model)
-                    found.add(model)
-                elif self._num_calls >= _NUM_CALLS:
-                    self.num_updates_left = 0
-                    self._give_back()
-            except BaseException as error:  # noqa: BLE001  # guard
-                pen.guard.fault(HOOK, error)
-            return model.__dict__.get(forward.SLOT)
+                called(model)
+                return model.__dict__.get(forward.SLOT)
 
         pen.skip(Finder.__get__)
-        pen.skip(called)
+        pen.skip(Roots._called)
         return Finder()
+
+    def _make_call(self) -> Any:
+        """What stands for `nn.Module.__call__` on a torch without the slot, before 2.1."""
+        pen, grad_mode, real = self._pen, self._grad_mode, self._real
+
+        @functools.wraps(real)
+        def call(model: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._is_inside or pen.busy or get_ident() != pen.owner or not grad_mode():
+                return real(model, *args, **kwargs)
+            self._called(model)
+            self._is_inside = True  # be it a class in which we cannot stand: what it calls is no root
+            try:
+                return real(model, *args, **kwargs)
+            except BaseException:
+                conceal()
+                raise
+            finally:
+                self._is_inside = False
+
+        return call
+
+    def _called(self, model: Any) -> None:
+        """A module is called outermost, with gradients."""
+        try:
+            self._num_calls += 1
+            with self._out_of_sight():  # to a mode of the user's, reading an attribute is a function called
+                is_trainable = any(parameter.requires_grad for parameter in model.parameters())
+            if is_trainable:
+                forward.attach(self._pen, model)
+                self._found.add(model)
+            elif self._num_calls >= _NUM_CALLS:
+                self.num_updates_left = 0
+                self._give_back()
+        except BaseException as error:  # noqa: BLE001  # guard
+            self._pen.guard.fault(HOOK, error)
 
     def _keep_trained(self) -> None:
         """A model of which no parameter is in an optimizer (a metric network) is no root."""
         optimizers = [known() for known in self._optimizers]
         self._optimizers = []
+        if not self._is_told:
+            return
         trained = {
             id(parameter)
             for optimizer in optimizers
@@ -140,19 +181,18 @@ class Roots:
 def install(pen: Pen) -> str:
     """Begins to infer; returns why that cannot be, or nothing."""
     torch = sys.modules["torch"]
-    module = sys.modules["torch.optim.optimizer"]
-    if not hasattr(module, "register_optimizer_step_post_hook"):
-        return f"torch {torch.__version__} has no global optimizer hooks; torch 2.0 or newer is needed to infer steps"
     roots = Roots(pen, torch.nn.Module, torch.is_grad_enabled)
     updated, skipped = _make_updated(pen, roots)
-    handles = [optimizer.register(pen, module.register_optimizer_step_post_hook, updated)]
+    remove_hook = optimizer.on_each_step(pen, None, updated)
+    if remove_hook is None:
+        return f"torch {torch.__version__} steps its optimizers another way: the ends of steps are not seen"
     wrapped = list(_wrap_scalers(pen, skipped))
     pen.has_compiled_itself = roots.compiled
+    pen.has_updated = updated
 
     def remove() -> None:
-        pen.infers, pen.has_compiled_itself = False, no_matter
-        while handles:
-            handles.pop().remove()
+        pen.infers, pen.has_compiled_itself, pen.has_updated = False, no_matter, no_update
+        remove_hook()
         for owner, name, real, ours in wrapped:
             if owner.__dict__.get(name) is ours:
                 setattr(owner, name, real)
@@ -160,32 +200,39 @@ def install(pen: Pen) -> str:
 
     pen.guard.register(HOOK, remove)
     pen.infers = True
-    if pen.guard.is_on(forward.HOOK) and pen.slot == forward.SLOT:
-        roots.search(0)
+    roots.search(0)
+    if pen.skip_code is not None and pen.slot == forward.SLOT:
+        roots.find_compiled()
     return ""
 
 
-def _make_updated(  # noqa: C901  # closures over one state, as hot as a step end
+def _make_updated(  # noqa: C901, PLR0915  # closures over one state, as hot as a step end
     pen: Pen, roots: Roots
 ) -> tuple[Callable[[Any, Any, Any], None], Callable[[Any, int], int]]:
     """The hook behind each optimizer step, and what a GradScaler asks: how many updates, and that there was none."""
     nxt, mask, codes, stamps, header = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.ring.header
     numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+    others: dict[int, int] = {}  # given to wrap_optimizer, by id
     newest, number, base, count = 0, 0, 0.0, 0
 
     def switch(optimizer: Any) -> None:
         nonlocal newest, number, base
-        newest, found = id(optimizer), numbers.get(optimizer)
+        newest = id(optimizer)
+        try:
+            found = numbers.get(optimizer)
+        except TypeError:  # not torch's: neither a reference nor a hash need be there
+            found = others.get(newest)
         if found is None:
-            found = numbers[optimizer] = min(len(numbers) + 1, _MAX_OPTIMIZERS)
+            found = min(len(numbers) + len(others) + 1, _MAX_OPTIMIZERS)
+            try:
+                numbers[optimizer] = found
+            except TypeError:
+                others[newest] = found
             if found > 1:
                 roots.search(found)  # its model may be another one
         number, base = found, float(found << edges.UPDATE_BITS)
 
     def tend(optimizer: Any) -> None:
-        if number == 1 and pen.num_steps == pen.stop_at:
-            pen.stop()
-            return
         if not pen.num_forwards and not pen.busy:
             roots.missed(number)
         if roots.num_updates_left:
@@ -203,6 +250,9 @@ def _make_updated(  # noqa: C901  # closures over one state, as hot as a step en
         try:
             if id(optimizer) != newest:
                 switch(optimizer)
+            if number == 1 and pen.num_steps == pen.stop_at:
+                pen.stop()  # the steps that were asked for are over only now: the next one's first update
+                return
             count += 1
             j = nxt()
             k = j & mask

@@ -1,4 +1,4 @@
-"""Sees optimizer steps, through torch's own global step hooks.
+"""Sees optimizer steps, through torch's own global step hooks, or before torch 2.0 through their classes.
 
 In a compiled step() the hooks are inlined: they ask whether that is so, the compiler folds the answer to True, and
 nothing of them is in a graph. The question costs a tenth of all our hooks: it is asked only once somebody compiles.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 from threading import get_ident
-from typing import Any, Callable, Final
+from typing import Any, Callable, Final, Optional
 
+from traceml.recorder.hooks import steps
 from traceml.recorder.hooks.compiler import HOOK as COMPILER
 from traceml.recorder.pen import Pen
 from traceml.wire import edges
@@ -21,17 +22,25 @@ _CLOSE: Final = edges.OPTIMIZER + edges.CLOSE
 
 def install(pen: Pen) -> str:
     """Registers the hooks; returns why they cannot be, or nothing."""
-    torch = sys.modules["torch"]
-    module = sys.modules["torch.optim.optimizer"]
-    if not hasattr(module, "register_optimizer_step_pre_hook"):
-        return f"torch {torch.__version__} has no global optimizer hooks; torch 2.0 or newer is needed to see them"
     before, after = _make_hooks(pen, HOOK)
-    handles = [
-        register(pen, module.register_optimizer_step_pre_hook, before),
-        register(pen, module.register_optimizer_step_post_hook, after),
-    ]
-    pen.guard.register(HOOK, _removal(handles))
+    remove = on_each_step(pen, before, after)
+    if remove is None:
+        return f"torch {sys.modules['torch'].__version__} steps its optimizers another way"
+    pen.guard.register(HOOK, remove)
     return ""
+
+
+def on_each_step(pen: Pen, before: Optional[steps.Hook], after: steps.Hook) -> Optional[Callable[[], None]]:
+    """Calls these around each step of each optimizer; a step that raises has no `after`.
+
+    Returns:
+        What takes them off again; None where this torch gives no way in.
+    """
+    module = sys.modules["torch.optim.optimizer"]
+    if not hasattr(module, "register_optimizer_step_post_hook"):
+        return steps.register(module.Optimizer, before, after)
+    handles = [] if before is None else [register(pen, module.register_optimizer_step_pre_hook, before)]
+    return _removal([*handles, register(pen, module.register_optimizer_step_post_hook, after)])
 
 
 def watch_one(pen: Pen, optimizer: Any) -> None:
