@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
-from contenders import OURS, ZERO_CODE, Outcome, rounds, run
-from rows import compare, figure, publish, quantile, row
+from contenders import ZERO_CODE, Outcome, rounds
+from rows import Figure, compare, figure, publish, quantile, row
 
 NUM_PAIRS = 5
 NUM_STEPS = 10_000
-NUM_BLOCK_STEPS = 2_000
+BLOCKS = Path(__file__).with_name("blocks.py")
+NUM_ROUNDS = 60
+NUM_BLOCK_STEPS = 200
 
 
 def between_processes(num_pairs: int, num_steps: int) -> list[str]:
@@ -50,13 +57,34 @@ def _rows(outcomes: dict[str, list[Outcome]]) -> list[str]:
     return lines
 
 
-def within_one_process(num_pairs: int, num_steps: int) -> list[str]:
-    """Bare and traced blocks in turn in one process: init() before a traced block, shutdown() behind it."""
-    pairs = run(OURS, "--blocks", str(num_pairs), "--steps", str(num_steps)).found["pairs"]
+def within_one_process(num_rounds: int, num_steps: int) -> list[str]:
+    """Short blocks in turn in one process: paired closely, so that what else the machine does is in both."""
+    command = [sys.executable, str(BLOCKS), "--rounds", str(num_rounds), "--steps", str(num_steps)]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environ)
+    found: dict[str, list[dict[str, list[float]]]] = json.loads(done.stdout)
+
+    def all_of(name: str, key: str) -> list[float]:
+        return [value for one in found[name] for value in one[key]]
+
+    def p99(name: str) -> float:
+        return quantile(all_of(name, "wall_us"), 0.99)
+
     lines = []
-    for share, name in ((0.1, "p10"), (0.5, "median")):
-        extra = [quantile(b["thread_us"], share) - quantile(a["thread_us"], share) for a, b in pairs]
-        lines.append(row(f"training thread's CPU a step, {name}", 10, "us", {"ours": figure(extra)}))
+    for name, limit in (("interceptions", None), ("traced", 10), ("zero code", 10)):
+        title = "hooks that do nothing: " if limit is None else f"{name}: "
+        pairs = list(zip(found["bare"], found[name]))
+        extra = [quantile(b["thread_us"], 0.25) - quantile(a["thread_us"], 0.25) for a, b in pairs]
+        p10 = quantile(all_of(name, "thread_us"), 0.1) - quantile(all_of("bare", "thread_us"), 0.1)
+        lines.append(row(f"{title}training thread's CPU a step, p10 of all", limit, "us", {"ours": figure([p10])}))
+        middle = {"ours": Figure(quantile(extra, 0.5), quantile(extra, 0.25), quantile(extra, 0.75))}
+        lines.append(row(f"{title}the same, median of the rounds and their quartiles", limit, "us", middle))
+        p50 = quantile(all_of(name, "wall_us"), 0.5) - quantile(all_of("bare", "wall_us"), 0.5)
+        lines.append(row(f"{title}wall of a step, p50", None, "us", {"ours": figure([p50])}))
+        tail = 100 * (p99(name) / p99("bare") - 1)
+        lines.append(row(f"{title}wall of a step, p99", limit and 15, "%", {"ours": figure([tail])}))
+    bare = figure([quantile(all_of("bare", "thread_us"), 0.1)])
+    lines.append(f"| the bare step, CPU, p10 | | {bare.text('us', signed=False)} | | |")
     return lines
 
 
@@ -65,16 +93,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pairs", type=int, default=NUM_PAIRS)
     parser.add_argument("--steps", type=int, default=NUM_STEPS)
+    parser.add_argument("--rounds", type=int, default=NUM_ROUNDS)
     args = parser.parse_args()
-    publish(
-        "step",
-        f"A traced step, more than the bare one ({args.pairs} pairs of processes, {args.steps:,} steps each)",
-        between_processes(args.pairs, args.steps),
-    )
+    if args.pairs:
+        publish(
+            "step",
+            f"A traced step, more than the bare one ({args.pairs} pairs of processes, {args.steps:,} steps each)",
+            between_processes(args.pairs, args.steps),
+        )
     publish(
         "step_blocks",
-        f"The same in one process ({args.pairs} pairs of blocks of {NUM_BLOCK_STEPS:,} steps)",
-        within_one_process(args.pairs, NUM_BLOCK_STEPS),
+        f"The same in one process ({args.rounds} rounds of blocks of {NUM_BLOCK_STEPS:,} steps)",
+        within_one_process(args.rounds, NUM_BLOCK_STEPS),
     )
 
 

@@ -1,6 +1,6 @@
 """Trains a small CPU network step by step and writes down what each step cost: the script that is run bare and traced.
 
-`--traced MODULE` names the tracer; `--blocks N` alternates N pairs of bare and traced blocks in this one process.
+`--traced MODULE` names the tracer.
 """
 
 from __future__ import annotations
@@ -83,31 +83,17 @@ def main() -> None:
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--traced", metavar="MODULE", help="traceml, or traceml_ai for upstream")
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--blocks", type=int, default=0)
     args = parser.parse_args()
     found: dict[str, Any] = {"pid": os.getpid()}
     traceml: Any = importlib.import_module(args.traced) if args.traced else None
-    if args.blocks:
-        training = Training()
-        training.run(WARM_STEPS, bare)
-        found["pairs"] = []
-        for _ in range(args.blocks):
-            one = training.run(args.steps, bare)
-            traceml.init(mode="auto")
-            training.run(WARM_STEPS, traceml.trace_step)
-            other = training.run(args.steps, traceml.trace_step)
-            traceml.shutdown()
-            found["pairs"].append([one, other])
-            training.run(WARM_STEPS, bare)
-    else:
-        if args.traced:
-            traceml.init(mode="auto")
-        trace = traceml.trace_step if args.traced else bare
-        training = Training()
-        found["first_step_s"] = time.monotonic()
-        if args.steps > WARM_STEPS:
-            training.run(WARM_STEPS, trace)
-        found.update(training.run(args.steps, trace))
+    if args.traced:
+        traceml.init(mode="auto")
+    trace = traceml.trace_step if args.traced else bare
+    training = Training()
+    found["first_step_s"] = time.monotonic()
+    if args.steps > WARM_STEPS:
+        training.run(WARM_STEPS, trace)
+    found.update(training.run(args.steps, trace))
     found["end_s"] = time.monotonic()
     args.to.write_text(json.dumps(found), encoding="utf-8")
 
