@@ -42,12 +42,15 @@ class Pen(_Hot):
     __slots__ = (
         "_told_unrecorded",
         "clock",
+        "clock_note",
+        "clock_used",
         "codes",
         "forward_class",
         "guard",
         "has_compiled",
         "has_compiled_itself",
         "house_due",
+        "is_copying",
         "late_looks",
         "loaders",
         "mask",
@@ -69,6 +72,7 @@ class Pen(_Hot):
         "stamps",
         "stop",
         "stop_at",
+        "swaps",
         "total_steps",
         "unrecorded",
         "unseen",
@@ -76,12 +80,14 @@ class Pen(_Hot):
         "wrappers_of",
     )
 
-    def __init__(self, ring: RingWriter) -> None:
+    def __init__(self, ring: RingWriter, clock: Callable[[], float] = time.perf_counter) -> None:
         self.ring, self.stamps, self.codes, self.mask = ring, ring.stamps, ring.codes, ring.num_edges - 1
         self.nxt: Callable[[], int] = itertools.count().__next__
-        self.clock = time.perf_counter
+        self.clock = clock
+        self.swaps: list[Callable[[], None]] = []  # hooks take `nxt` and `clock` anew
+        self.clock_used, self.clock_note = "host", ""
         self.owner: Optional[int] = get_ident()
-        self.busy = False
+        self.busy = self.is_copying = False
         self.in_step: Any = False  # the open step, while there is one
         self.infers = False  # no trace_step yet: steps are inferred
         self.num_forwards = 0  # since the last update, while inferring
@@ -112,6 +118,12 @@ class Pen(_Hot):
         self.read_memory: Callable[[float], None] = _no_memory
         self.stop_at = -1
         self.stop: Callable[[], None] = _no_memory_stop
+
+    def swap(self, nxt: Callable[[], int], clock: Callable[[], float]) -> None:
+        """Every edge from now on is numbered and timed by these: once an accelerator is used, they record events."""
+        self.nxt, self.clock = nxt, clock
+        for renew in self.swaps:
+            renew()
 
     def stamp(self, code: int) -> float:
         """Writes one edge, off the hot path."""
@@ -248,7 +260,9 @@ class Pen(_Hot):
         self.watched = tuple(dict.fromkeys((*self.watched, *watched)))
         self.unseen = {phase: why for phase, why in self.unseen.items() if phase not in watched}
         self.unseen.update(unseen)
-        self.ring.send(Watching(self.watched, self.unseen, self.total_steps, self.infers))
+        self.ring.send(
+            Watching(self.watched, self.unseen, self.total_steps, self.infers, self.clock_used, self.clock_note)
+        )
 
 
 def _no_memory(_: float) -> None:

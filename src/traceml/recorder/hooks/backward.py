@@ -49,6 +49,10 @@ def install(pen: Pen) -> str:
             except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
     def remove() -> None:
         if getattr(module, _NAME) is engine:
             setattr(module, _NAME, run)
@@ -56,5 +60,6 @@ def install(pen: Pen) -> str:
     engine.__wrapped__ = run  # type: ignore[attr-defined]
     setattr(module, _NAME, engine)
     pen.skip(engine)
+    pen.swaps.append(renew)
     pen.guard.register(HOOK, remove)
     return ""

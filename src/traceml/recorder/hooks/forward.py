@@ -75,6 +75,11 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # one 
                 except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
+    pen.swaps.append(renew)
     return SessionForward
 
 

@@ -241,6 +241,11 @@ def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
                 pen.guard.fault(HOOK, error)
         return batch
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
+    pen.swaps.append(renew)
     return __next__
 
 

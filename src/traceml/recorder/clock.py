@@ -1,0 +1,293 @@
+"""Puts an event beside an edge's stamp on the device's own queue, and tells the device's times when they are known.
+
+A step's events are asked, never waited for, at the ends of later steps; their times go into the ring as value entries
+(docs/decisions/0005). One failure of the device ends this for the session, and nothing of it reaches the training.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Callable, Final, Optional
+
+from traceml.recorder.accelerator import Accelerator
+from traceml.recorder.hooks.captures import Captures
+from traceml.recorder.pen import Pen
+from traceml.wire import edges
+
+HOOK: Final = "device clock"
+_MAX_AGE: Final = 64  # steps; what is not done then is dropped
+_NUM_READY: Final = 64  # events that wait in the pool of a device
+_NUM_FILLED: Final = 16  # of them made in each of the first steps: the first record of an event is slow
+_MAX_EVENTS: Final = 8192  # in all
+_MIN_TOLD: Final = 32  # events that may be told at a step's end; above, twice as many as the step had
+_MAX_GAP_S: Final = 8e-6  # between two copies: too short to put work of another kind between them
+_INDEX: Final = (1 << edges.DEVICE_BITS) - 1
+_MAX_DELTA: Final = 1 << (53 - edges.TIME_BITS)  # of indices: 20 bits of a whole double
+_UNITS_PER_MS: Final = 1_000_000 / edges.TIME_UNIT_NS
+
+_PHASES: Final = (
+    *(edges.INPUT, edges.H2D, edges.FORWARD, edges.FORWARD_NO_GRAD, edges.EVAL, edges.BACKWARD, edges.OPTIMIZER),
+    *(edges.CHECKPOINT, *range(edges.FIRST_REGION, edges.CLOSE)),
+)
+#: Whether an edge has an event, by its code.
+HAS_EVENT: Final = bytes(
+    code in (edges.STEP_BEGIN, edges.STEP_END, edges.STEP_FAILED, edges.CLOSE_NO_BATCH)
+    or code in _PHASES
+    or code - edges.CLOSE in _PHASES
+    for code in range(256)
+)
+#: Where the event before is polled as well: at step ends alone, an idle device would be seen a step too late.
+_POLLS: Final = bytes(code in (edges.FORWARD, edges.BACKWARD, edges.OPTIMIZER) for code in range(256))
+
+
+class _Step:
+    """The events of one step that is over: index of the edge, device, event."""
+
+    __slots__ = ("events", "num_missed", "num_streams", "number")
+
+    def __init__(self, number: int, events: list[tuple[int, int, Any]], num_streams: int, num_missed: int) -> None:
+        self.number, self.events, self.num_streams, self.num_missed = number, events, num_streams, num_missed
+
+    def is_done(self) -> bool:
+        """Asks the last event; those of several streams end in any order, so then each."""
+        if not self.events[-1][2].query():
+            return False
+        return self.num_streams == 1 or all(event.query() for _, _, event in self.events)
+
+
+class DeviceClock:
+    """Records events with the edges of one session, and tells their times.
+
+    Between a step and the telling of its times lie as many steps as the host runs ahead; 64 at most.
+    """
+
+    def __init__(self, pen: Pen, accelerator: Accelerator, captures: Captures) -> None:
+        self._pen, self._accelerator, self._captures = pen, accelerator, captures
+        self.home: Optional[int] = None  # the device that is meant, where it is not the current one
+        self.num_recorded = 0  # ever, for the checks on a device
+        self.latest: Callable[[], int] = _unknown  # the index of the newest edge
+        self._before = (pen.nxt, pen.clock)
+        self._ready: dict[int, list[Any]] = {}
+        self._num_events = 0
+        self._taken: list[tuple[int, int, Any]] = []
+        self._streams: set[object] = set()
+        self._num_missed = 0
+        self._number = 0
+        self._steps: deque[_Step] = deque()
+        self._chains: dict[int, tuple[Any, int, float]] = {}  # by device: its newest told event, index, rounding
+        self._told: Optional[int] = None  # the device whose chain is the newest in the ring
+        self._is_on = False
+
+    def start(self) -> None:
+        """Every edge from now on has its event."""
+        self._is_on = True
+        self._pen.guard.register(HOOK, self.stop)
+        self._pen.swap(*self._make_writer())
+        self._pen.clock_used, self._pen.clock_note = "device", ""
+
+    def stop(self) -> None:
+        """Edges have stamps only, as before; what is done is told, the rest is counted. A second call does nothing."""
+        if not self._is_on:
+            return
+        self._is_on, self.latest = False, _unknown
+        self._pen.swap(*self._before)
+        if self._pen.owner is None:
+            return  # a forked child: the events are its parent's, and their end would reach for the device
+        try:
+            self._close_step()
+            if not self._captures.is_open():
+                self._tell_done(_MAX_EVENTS)
+        except Exception as error:  # noqa: BLE001  # guard
+            self._pen.guard.fault(HOOK, error)
+        self._drop_all()
+
+    def step_ended(self) -> None:
+        """Right behind a step's end, or an update: polls, tells what is done by now, drops what is too old."""
+        if not self._is_on:
+            return
+        try:
+            if self._captures.is_open():
+                self._close_step()
+                return
+            if len(self._taken) > 1:
+                self._poll(-2)  # the newest is the step's end itself, recorded this moment
+            num_taken = self._close_step()
+            self._tell_done(max(_MIN_TOLD, 2 * num_taken))
+            self._fill()
+        except Exception as error:  # noqa: BLE001  # guard
+            self._fail(error)
+
+    # -- recording -----------------------------------------------------------------------------------------------------
+
+    def _make_writer(self) -> tuple[Callable[[], int], Callable[[], float]]:
+        """What hooks number and time their edges with: `nxt` remembers the index, `clock` records the event to it.
+
+        A collection's edges are not numbered here, so one that starts anywhere in between harms nothing.
+        """
+        count, host = self._before
+        codes, stamps, mask, taken = self._pen.codes, self._pen.stamps, self._pen.mask, self._taken
+        device_of_thread, record = self._accelerator.current, self._accelerator.record
+        is_capturing, open_captures = self._accelerator.is_capturing, self._captures.open
+        ready, streams = self._ready, self._streams
+        newest = latest = -1
+
+        def nxt() -> int:
+            nonlocal newest, latest
+            newest = latest = j = count()
+            return j
+
+        def clock() -> float:
+            nonlocal newest
+            j, newest = newest, -1
+            if j < 0 or not HAS_EVENT[codes[j & mask]]:
+                return host()
+            now = 0.0
+            try:
+                if open_captures or is_capturing():
+                    self._num_missed += 1
+                else:
+                    if taken and _POLLS[codes[j & mask]]:
+                        self._poll(-1)
+                        newest = -1  # the poll's own entry has no time
+                    now = host()  # before the event: it is never done before it is recorded
+                    put_event(j, now)
+            except Exception as error:  # noqa: BLE001  # guard
+                self._fail(error)
+            return now or host()
+
+        def put_event(j: int, now: float) -> None:
+            if codes[j & mask] == edges.H2D and taken and taken[-1][0] == j - 1 and is_merged(j, now):
+                return
+            device = device_of_thread() if self.home is None else self.home
+            events = ready.get(device)
+            event = events.pop() if events else self._make_event()
+            if event is None:
+                self._num_missed += 1
+                return
+            streams.add(record(event, device))
+            taken.append((j, device, event))
+
+        def is_merged(j: int, now: float) -> bool:
+            """Two copies in a row are one on the device's clock: the first's close and the next's open do not count."""
+            if codes[(j - 1) & mask] != edges.H2D + edges.CLOSE or now - stamps[(j - 1) & mask] > _MAX_GAP_S:
+                return False
+            _, device, event = taken.pop()
+            self._give_back(device, event)
+            return True
+
+        self.latest = lambda: latest
+        return nxt, clock
+
+    def _make_event(self) -> Any:
+        if self._num_events >= _MAX_EVENTS:
+            return None
+        self._num_events += 1
+        return self._accelerator.event()
+
+    def _give_back(self, device: int, event: Any) -> None:
+        self._ready.setdefault(device, []).append(event)
+
+    def _fill(self) -> None:
+        """Makes some events in each of the first steps, and records them once: then they are quick."""
+        device = self._accelerator.current() if self.home is None else self.home
+        events = self._ready.setdefault(device, [])
+        for _ in range(min(_NUM_FILLED, _NUM_READY - len(events)) if self._number <= _NUM_READY // _NUM_FILLED else 0):
+            event = self._make_event()
+            if event is not None:
+                self._accelerator.record(event, device)
+                events.append(event)
+
+    # -- telling -------------------------------------------------------------------------------------------------------
+
+    def _poll(self, which: int) -> None:
+        """How far the device is behind: asks one of the newest events."""
+        j, _, event = self._taken[which]
+        self._pen.value(edges.DEVICE_READY if event.query() else edges.DEVICE_PENDING, j & _INDEX)
+
+    def _close_step(self) -> int:
+        """The step that is over waits for its events; how many it had."""
+        self._number += 1
+        num_taken = len(self._taken)
+        if num_taken or self._num_missed:
+            self._steps.append(_Step(self._number, self._taken[:], len(self._streams), self._num_missed))
+        self._taken.clear()
+        self._streams.clear()
+        self._num_missed = 0
+        return num_taken
+
+    def _tell_done(self, num_events: int) -> None:
+        newest_done = None
+        while self._steps and num_events > 0:
+            step = self._steps[0]
+            if step.num_missed:
+                self._drop(self._steps.popleft())
+            elif step.is_done():
+                newest_done = step.events[-1][0]
+                num_events -= len(step.events)
+                self._tell(self._steps.popleft())
+            elif self._number - step.number >= _MAX_AGE:
+                self._drop(self._steps.popleft())
+            else:
+                self._pen.value(edges.DEVICE_PENDING, step.events[-1][0] & _INDEX)
+                break
+        if newest_done is not None:
+            self._pen.value(edges.DEVICE_READY, newest_done & _INDEX)
+
+    def _tell(self, step: _Step) -> None:
+        value = self._pen.value
+        for j, device, event in step.events:
+            chain = self._chains.get(device)
+            delta, units, rest = _MAX_DELTA, 0, 0.0
+            if chain is not None:
+                before, i, rest = chain
+                exact = before.elapsed_time(event) * _UNITS_PER_MS + rest
+                units = round(exact)
+                delta, rest = j - i, exact - units
+                self._give_back(device, before)
+            if delta >= _MAX_DELTA or abs(units) >= edges.TIME_BIAS:
+                value(edges.DEVICE_FROM, device << edges.DEVICE_BITS | j & _INDEX)
+                rest = 0.0
+            else:
+                if device != self._told:
+                    value(edges.DEVICE_FROM, device << edges.DEVICE_BITS | (j - delta) & _INDEX)
+                value(edges.DEVICE_AT, delta << edges.TIME_BITS | (units + edges.TIME_BIAS))
+            self._told = device
+            self._chains[device] = (event, j, rest)
+
+    def _drop(self, step: _Step) -> None:
+        self._pen.value(edges.DEVICE_LOST, len(step.events) + step.num_missed)
+        for _, device, event in step.events:
+            self._give_back(device, event)
+        for device, chain in self._chains.items():
+            self._give_back(device, chain[0])
+        self._chains.clear()
+        self._told = None
+
+    def _drop_all(self) -> None:
+        """At the end, or after a failure: whatever is not told is counted, and the events go."""
+        num_lost = len(self._taken) + self._num_missed
+        num_lost += sum(len(step.events) + step.num_missed for step in self._steps)
+        if num_lost:
+            self._pen.value(edges.DEVICE_LOST, num_lost)
+        self._taken.clear()
+        self._steps.clear()
+        self._chains.clear()
+        self._ready.clear()
+        self._num_missed, self._told = 0, None
+
+    def _fail(self, error: Exception) -> None:
+        """The device, or what we asked of it, failed: the host's clock is what is left."""
+        pen = self._pen
+        if not self._is_on:
+            return
+        self._is_on, self.latest = False, _unknown
+        pen.guard.fault(HOOK, error)
+        pen.guard.remove(HOOK)
+        pen.swap(*self._before)
+        self._drop_all()
+        pen.clock_used, pen.clock_note = "host", f"events failed: {type(error).__name__}: {error}"[:200]
+        pen.tell()
+
+
+def _unknown() -> int:
+    return -1
