@@ -19,6 +19,7 @@ _MAX_AGE: Final = 64  # steps; what is not done then is dropped
 _NUM_READY: Final = 64  # events that wait in the pool of a device
 _NUM_FILLED: Final = 16  # of them made in each of the first steps: the first record of an event is slow
 _MAX_EVENTS: Final = 8192  # in all
+_MAX_TAKEN: Final = 512  # of one step; a long evaluation between two steps is told piece by piece
 _MIN_TOLD: Final = 32  # events that may be told at a step's end; above, twice as many as the step had
 _MAX_GAP_S: Final = 8e-6  # between two copies: too short to put work of another kind between them
 _INDEX: Final = (1 << edges.DEVICE_BITS) - 1
@@ -64,7 +65,6 @@ class DeviceClock:
     def __init__(self, pen: Pen, accelerator: Accelerator, captures: Captures) -> None:
         self._pen, self._accelerator, self._captures = pen, accelerator, captures
         self.home: Optional[int] = None  # the device that is meant, where it is not the current one
-        self.num_recorded = 0  # ever, for the checks on a device
         self.latest: Callable[[], int] = _unknown  # the index of the newest edge
         self._before = (pen.nxt, pen.clock)
         self._ready: dict[int, list[Any]] = {}
@@ -125,10 +125,8 @@ class DeviceClock:
         A collection's edges are not numbered here, so one that starts anywhere in between harms nothing.
         """
         count, host = self._before
-        codes, stamps, mask, taken = self._pen.codes, self._pen.stamps, self._pen.mask, self._taken
-        device_of_thread, record = self._accelerator.current, self._accelerator.record
+        codes, mask, taken = self._pen.codes, self._pen.mask, self._taken
         is_capturing, open_captures = self._accelerator.is_capturing, self._captures.open
-        ready, streams = self._ready, self._streams
         newest = latest = -1
 
         def nxt() -> int:
@@ -150,33 +148,38 @@ class DeviceClock:
                         self._poll(-1)
                         newest = -1  # the poll's own entry has no time
                     now = host()  # before the event: it is never done before it is recorded
-                    put_event(j, now)
+                    self._put_event(j, now)
             except Exception as error:  # noqa: BLE001  # guard
                 self._fail(error)
             return now or host()
 
-        def put_event(j: int, now: float) -> None:
-            if codes[j & mask] == edges.H2D and taken and taken[-1][0] == j - 1 and is_merged(j, now):
-                return
-            device = device_of_thread() if self.home is None else self.home
-            events = ready.get(device)
-            event = events.pop() if events else self._make_event()
-            if event is None:
-                self._num_missed += 1
-                return
-            streams.add(record(event, device))
-            taken.append((j, device, event))
-
-        def is_merged(j: int, now: float) -> bool:
-            """Two copies in a row are one on the device's clock: the first's close and the next's open do not count."""
-            if codes[(j - 1) & mask] != edges.H2D + edges.CLOSE or now - stamps[(j - 1) & mask] > _MAX_GAP_S:
-                return False
-            _, device, event = taken.pop()
-            self._give_back(device, event)
-            return True
-
         self.latest = lambda: latest
         return nxt, clock
+
+    def _put_event(self, j: int, now: float) -> None:
+        pen, taken = self._pen, self._taken
+        code = pen.codes[j & pen.mask]
+        if code == edges.H2D and taken and taken[-1][0] == j - 1 and self._is_merged(j, now):
+            return
+        device = self._accelerator.current() if self.home is None else self.home
+        events = self._ready.get(device)
+        event = events.pop() if events else self._make_event()
+        if event is None:
+            self._num_missed += 1
+            return
+        self._streams.add(self._accelerator.record(event, device))
+        taken.append((j, device, event))
+        if len(taken) >= _MAX_TAKEN:
+            self._tell_done(max(_MIN_TOLD, 2 * self._close_step()))
+
+    def _is_merged(self, j: int, now: float) -> bool:
+        """Two copies in a row are one on the device's clock: the first's close and the next's open do not count."""
+        pen, before = self._pen, (j - 1) & self._pen.mask
+        if pen.codes[before] != edges.H2D + edges.CLOSE or now - pen.stamps[before] > _MAX_GAP_S:
+            return False
+        _, device, event = self._taken.pop()
+        self._give_back(device, event)
+        return True
 
     def _make_event(self) -> Any:
         if self._num_events >= _MAX_EVENTS:

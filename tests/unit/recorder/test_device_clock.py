@@ -214,6 +214,25 @@ def test_events_are_used_again(device: Accelerator, recording: Recording) -> Non
     assert device.num_events <= 100
 
 
+def test_a_long_evaluation_between_two_steps_is_told_piece_by_piece(device: Accelerator, recording: Recording) -> None:
+    training = Training(device, num_steps=4)
+    model = training.model
+
+    def evaluate() -> None:
+        with torch.no_grad():
+            for _ in range(5000):
+                model(torch.zeros(1, 4))
+                device.wait()
+
+    training.after_step = evaluate
+    training.run()
+    found = told(recording)
+
+    assert found.num_lost == 0
+    assert found.codes_timed().count(edges.EVAL) == 20_000
+    assert device.num_events < 2000
+
+
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
