@@ -37,8 +37,10 @@ HAS_EVENT: Final = bytes(
     or code - edges.CLOSE in _PHASES
     for code in range(256)
 )
-#: Where the event before is polled as well: at step ends alone, an idle device would be seen a step too late.
-_POLLS: Final = bytes(code in (edges.FORWARD, edges.BACKWARD, edges.OPTIMIZER) for code in range(256))
+#: Where the event before is polled: at step ends alone, an idle device would be seen a step too late.
+_POLLS: Final = bytes(
+    code in (edges.FORWARD, edges.BACKWARD, edges.OPTIMIZER, edges.STEP_END, edges.STEP_FAILED) for code in range(256)
+)
 
 
 class _Step:
@@ -73,6 +75,7 @@ class DeviceClock:
         self._streams: set[object] = set()
         self._num_missed = 0
         self._number = 0
+        self._found_done = -1
         self._steps: deque[_Step] = deque()
         self._chains: dict[int, tuple[Any, int, float]] = {}  # by device: its newest told event, index, rounding
         self._told: Optional[int] = None  # the device whose chain is the newest in the ring
@@ -109,8 +112,6 @@ class DeviceClock:
             if self._captures.is_open():
                 self._close_step()
                 return
-            if len(self._taken) > 1:
-                self._poll(-2)  # the newest is the step's end itself, recorded this moment
             num_taken = self._close_step()
             self._tell_done(max(_MIN_TOLD, 2 * num_taken))
             self._fill()
@@ -144,10 +145,12 @@ class DeviceClock:
                 if open_captures or is_capturing():
                     self._num_missed += 1
                 else:
-                    if taken and _POLLS[codes[j & mask]]:
-                        self._poll(-1)
-                        newest = -1  # the poll's own entry has no time
-                    now = host()  # before the event: it is never done before it is recorded
+                    # Polls come before the stamp, and the event behind it: what is done was done by then, and no
+                    # event is done before it is recorded.
+                    if (taken and _POLLS[codes[j & mask]]) or self._found_done >= 0:
+                        self._poll()
+                        newest = -1  # a poll's own entry has no time
+                    now = host()
                     self._put_event(j, now)
             except Exception as error:  # noqa: BLE001  # guard
                 self._fail(error)
@@ -202,10 +205,14 @@ class DeviceClock:
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
-    def _poll(self, which: int) -> None:
-        """How far the device is behind: asks one of the newest events."""
-        j, _, event = self._taken[which]
-        self._pen.value(edges.DEVICE_READY if event.query() else edges.DEVICE_PENDING, j & _INDEX)
+    def _poll(self) -> None:
+        """How far the device is behind: asks the newest event; says what was found done since the edge before."""
+        if self._found_done >= 0:
+            self._pen.value(edges.DEVICE_READY, self._found_done & _INDEX)
+            self._found_done = -1
+        if self._taken:
+            j, _, event = self._taken[-1]
+            self._pen.value(edges.DEVICE_READY if event.query() else edges.DEVICE_PENDING, j & _INDEX)
 
     def _close_step(self) -> int:
         """The step that is over waits for its events; how many it had."""
@@ -219,13 +226,12 @@ class DeviceClock:
         return num_taken
 
     def _tell_done(self, num_events: int) -> None:
-        newest_done = None
         while self._steps and num_events > 0:
             step = self._steps[0]
             if step.num_missed:
                 self._drop(self._steps.popleft())
             elif step.is_done():
-                newest_done = step.events[-1][0]
+                self._found_done = step.events[-1][0]  # said behind the next stamp, so that it is true of that
                 num_events -= len(step.events)
                 self._tell(self._steps.popleft())
             elif self._number - step.number >= _MAX_AGE:
@@ -233,8 +239,6 @@ class DeviceClock:
             else:
                 self._pen.value(edges.DEVICE_PENDING, step.events[-1][0] & _INDEX)
                 break
-        if newest_done is not None:
-            self._pen.value(edges.DEVICE_READY, newest_done & _INDEX)
 
     def _tell(self, step: _Step) -> None:
         value = self._pen.value

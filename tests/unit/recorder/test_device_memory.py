@@ -374,3 +374,19 @@ def test_after_the_session_the_observer_is_silent(device: Accelerator, recording
 
     assert len(device.counters.observers) == 1
     assert ooms(recording) == []
+
+
+def test_a_fault_of_ours_in_the_observer_leaves_the_allocation_as_it_is(
+    device: Accelerator, recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from traceml.recorder import room
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(room, "open_phase", fails)
+    with trace_step(), pytest.raises(MemoryError):
+        device.allocate(120 * MB)
+    told(recording)
+
+    assert [m.hook for m in recording.messages if isinstance(m, Fault)] == ["out of memory"]

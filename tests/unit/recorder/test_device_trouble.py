@@ -213,6 +213,44 @@ def test_while_another_thread_captures_nothing_is_recorded_or_asked(device: Acce
     assert len(list(found.steps())) == 39 - 11
 
 
+@pytest.mark.parametrize("name", ["begin", "end"])
+def test_a_fault_of_ours_at_a_capture_leaves_it_as_it_is(
+    device: Accelerator, recording: Recording, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from traceml.recorder.hooks.captures import Captures
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Captures, name, fails)
+    graph = device.Graph()
+    with device.graph(graph):
+        was_capturing = device.stream(0).is_capturing
+    told(recording)
+
+    assert was_capturing
+    assert not device.stream(0).is_capturing
+    assert "captures" in [fault.hook for fault in faults(recording)]
+
+
+def test_the_scripts_error_at_a_capture_is_its_own_and_the_capture_is_over(
+    device: Accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object) -> None:
+        raise ValueError("the script's")
+
+    monkeypatch.setattr(device.Graph, "capture_begin", fails)
+    made = Recording(tmp_path, machine=device.machine())
+    with pytest.raises(ValueError, match="the script's"), trace_step():
+        device.Graph().capture_begin()
+    training = Training(device)
+    training.after_step = device.wait
+    training.run()
+    found = told(made)
+
+    assert len(list(found.steps())) == 20
+
+
 def test_a_capture_that_fails_to_begin_or_whose_graph_is_gone_is_over(
     device: Accelerator, recording: Recording
 ) -> None:
