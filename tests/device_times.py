@@ -28,7 +28,7 @@ class DeviceTimes:
     def codes_timed(self) -> list[int]:
         return [self.codes[index] for index in sorted(self.ms)]
 
-    def steps(self) -> Iterator[dict[str, float]]:
+    def steps(self) -> Iterator[dict[str, float]]:  # noqa: C901  # one walk along the edges
         """Device ms by phase of each step of which both ends are known: its device period, divided."""
         stack: list[str] = []
         top, before, since = phases.BETWEEN_STEPS, None, None
@@ -43,6 +43,8 @@ class DeviceTimes:
                 stack.append(edges.PHASE_OF[code])
             elif code - edges.CLOSE in edges.PHASE_OF or code == edges.CLOSE_NO_BATCH:
                 stack.pop()
+            elif code == edges.UNWOUND:
+                stack.clear()
             elif code == edges.STEP_BEGIN:
                 in_step = True
             elif code in (edges.STEP_END, edges.STEP_FAILED):

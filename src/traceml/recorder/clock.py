@@ -11,6 +11,7 @@ from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.accelerator import Accelerator
 from traceml.recorder.hooks.captures import Captures
+from traceml.recorder.interrupts import let_pass
 from traceml.recorder.pen import Pen
 from traceml.wire import edges
 
@@ -100,7 +101,7 @@ class DeviceClock:
             self._close_step()
             if not self._captures.is_open():
                 self._tell_done(_MAX_EVENTS)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
         self._drop_all()
 
@@ -115,7 +116,7 @@ class DeviceClock:
             num_taken = self._close_step()
             self._tell_done(max(_MIN_TOLD, 2 * num_taken))
             self._fill()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._fail(error)
 
     # -- recording -----------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class DeviceClock:
                         newest = -1  # a poll's own entry has no time
                     now = host()
                     self._put_event(j, now)
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 self._fail(error)
             return now or host()
 
@@ -282,8 +283,13 @@ class DeviceClock:
         self._ready.clear()
         self._num_missed, self._told = 0, None
 
-    def _fail(self, error: Exception) -> None:
-        """The device, or what we asked of it, failed: the host's clock is what is left."""
+    def _fail(self, error: BaseException) -> None:
+        """The device, or what we asked of it, failed: the host's clock is what is left.
+
+        Raises:
+            BaseException: The error itself, where a signal handler of the user's raised it.
+        """
+        let_pass(error)
         pen = self._pen
         if not self._is_on:
             return

@@ -45,7 +45,7 @@ class Device:
             if self._is_started and self._num_looks and self.clock is not None:
                 self._num_looks -= 1
                 self.clock.home = home_of(self._accelerator.kind)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 
     def _start(self) -> None:
@@ -59,9 +59,9 @@ class Device:
         for start, hook in ((self._memory.start, "memory"), (self._room.start, "out of memory")):
             try:
                 start()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(hook, error)
-        pen.read_memory, pen.memory_due = self._step_ended, 0.0  # at each step's end from now on
+        pen.read_memory, pen.memory_due, pen.due = self._step_ended, 0.0, 0.0  # at each step's end from now on
         watched, unseen = self._watch_copies()
         pen.tell(watched=watched, unseen=unseen)
 
@@ -70,7 +70,7 @@ class Device:
             return (), {phases.H2D: "not asked for in init()"}
         try:
             h2d.install(self._pen, self._accelerator.kind)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(h2d.HOOK, error)
             return (), {phases.H2D: f"the hook could not be installed ({type(error).__name__})"}
         return (phases.H2D,), {}

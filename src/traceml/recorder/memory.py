@@ -60,7 +60,7 @@ class Memory:
             if now >= self._due:
                 self._due = now + self._interval_s
                 self._begin_measuring()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self._measured = None
             self._pen.guard.fault(HOOK, error)
 

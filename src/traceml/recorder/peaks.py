@@ -101,7 +101,7 @@ class Peaks:
                     if not lift(found, floor) and self._is_over:
                         del self._floors[device]
                         self._leave()
-                except Exception as error:  # noqa: BLE001  # guard
+                except BaseException as error:  # noqa: BLE001  # guard
                     self._pen.guard.fault(HOOK, error)
             return found
 
@@ -111,7 +111,7 @@ class Peaks:
         def reset(device: int) -> Any:
             try:
                 self._note(device)
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 self._pen.guard.fault(HOOK, error)
             try:
                 return real(device)

@@ -152,7 +152,7 @@ class Pen(_Hot):
 
     def unwind(self) -> None:
         """A signal handler's exception leaves one of our own lines: nothing is open any more."""
-        self.busy = False
+        self.busy = self.is_copying = False
         self.stamp(edges.UNWOUND)
 
     def publish(self) -> int:

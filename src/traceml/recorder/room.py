@@ -58,7 +58,7 @@ class Room:
         if pen.owner is None or self._num_told >= _MAX_TOLD:
             return
         self._num_told += 1
-        step = pen.num_steps + (pen.in_step or pen.infers)
+        step = pen.num_steps + bool(pen.in_step or pen.infers)
         phase = open_phase(pen, self._latest())
         found = OutOfMemory(
             self._rank, pen.clock_ns(), step, phase, device, requested_bytes, capacity_bytes, free_bytes
@@ -73,7 +73,7 @@ def _no_room(*told: Any) -> None:
     if room is not None:
         try:
             room.no_room(*told)
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             room._pen.guard.fault(HOOK, error)  # noqa: SLF001  # one file
 
 
@@ -82,7 +82,7 @@ def open_phase(pen: Pen, latest: int) -> str:
     num_closed = 0
     for j in range(latest, max(-1, latest - _MAX_BACK), -1):
         code = pen.codes[j & pen.mask]
-        if code in (edges.STEP_BEGIN, edges.STEP_END, edges.STEP_FAILED):
+        if code in (edges.STEP_BEGIN, edges.STEP_END, edges.STEP_FAILED, edges.UNWOUND):
             break
         if code == edges.CLOSE_NO_BATCH or code - edges.CLOSE in edges.OPENS:
             num_closed += 1

@@ -147,7 +147,7 @@ class Session:
         watched, unseen = [], {}
         try:
             self.pen.clock_note = host_clock_note()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self.pen.guard.fault(DEVICE, error)
         arrival = Arrival(self.pen.arrived)
         self.pen.guard.register("arrival", arrival.remove)
@@ -190,7 +190,7 @@ class Session:
                 self.device = Device(self.pen, accelerator, rank=self.identity.rank, wants_h2d=wants_h2d)
                 self.pen.late_looks.append(self.device.look)
                 self.device.look()
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             self.pen.guard.fault(DEVICE, error)
 
     def ask(self, *, patience_s: float) -> bool:

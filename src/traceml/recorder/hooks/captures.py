@@ -89,5 +89,5 @@ def _make_end(pen: Pen, captures: Captures, real: Callable[..., Any]) -> Callabl
 def _guarded(pen: Pen, note: Callable[[Any], None], owner: Any) -> None:
     try:
         note(owner)
-    except Exception as error:  # noqa: BLE001  # guard
+    except BaseException as error:  # noqa: BLE001  # guard
         pen.guard.fault(HOOK, error)

@@ -11,7 +11,6 @@ import sys
 from threading import get_ident
 from typing import Any, Callable, Final
 
-from traceml.recorder.hooks.optimizer import never
 from traceml.recorder.pen import Pen
 from traceml.wire import edges
 
@@ -47,7 +46,7 @@ def install(pen: Pen, kind: str) -> None:
 def _make(pen: Pen, real: Any, is_copy: IsCopy) -> Callable[..., Any]:
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
     # The compiler folds this to True and sees the original alone: graphs stay whole.
-    is_compiling = getattr(getattr(sys.modules["torch"], "compiler", None), "is_compiling", never)
+    is_compiling = getattr(getattr(sys.modules["torch"], "compiler", None), "is_compiling", _never)
     of_modules = sys.modules["torch.nn.modules.module"].__dict__
 
     @functools.wraps(real)
@@ -61,7 +60,7 @@ def _make(pen: Pen, real: Any, is_copy: IsCopy) -> Callable[..., Any]:
             codes[k] = _OPEN
             stamps[k] = clock()
             pen.is_copying = True
-        except Exception as error:  # noqa: BLE001  # guard
+        except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
             return real(self, *args, **kwargs)
         try:
@@ -75,7 +74,7 @@ def _make(pen: Pen, real: Any, is_copy: IsCopy) -> Callable[..., Any]:
                 k = nxt() & mask
                 codes[k] = _CLOSE
                 stamps[k] = clock()
-            except Exception as error:  # noqa: BLE001  # guard
+            except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
 
     def renew() -> None:
@@ -135,3 +134,8 @@ def _make_copy(torch: Any, kind: str) -> IsCopy:
             return bool(source.device.type == "cpu" and self.device.type == kind)
 
     return is_copy
+
+
+def _never() -> bool:
+    """Torch cannot say whether it compiles."""
+    return False
