@@ -123,9 +123,13 @@ class Cuda:
     def watch_room(self, no_room: NoRoom) -> bool:
         """Attaches an observer of torch's; it cannot be detached again."""
         attach = getattr(self.counters, "_cuda_attach_out_of_memory_observer", None)
-        if attach is not None:
+        if attach is None:
+            return False
+        try:
             attach(no_room)
-        return attach is not None
+        except RuntimeError:  # the allocator of cudaMallocAsync takes none
+            return False
+        return True
 
 
 def find_accelerator() -> Optional[Accelerator]:

@@ -233,6 +233,24 @@ def test_a_long_evaluation_between_two_steps_is_told_piece_by_piece(device: Acce
     assert device.num_events < 2000
 
 
+def test_a_region_and_what_is_wrapped_by_hand_have_events(device: Accelerator, tmp_path: Path) -> None:
+    recording = Recording(tmp_path, only=(), machine=device.machine())
+    from traceml.recorder.step import region, trace_step
+    from traceml.recorder.wraps import wrap_dataloader, wrap_forward
+
+    forward = wrap_forward(lambda x: x)
+    for x in wrap_dataloader([1, 2, 3, 4, 5]):
+        with trace_step(), region("augment"):
+            device.launch(2)
+            device.wait()
+            forward(x)
+    found = told(recording)
+
+    first = edges.FIRST_REGION
+    timed = found.codes_timed()
+    assert [timed.count(code) for code in (edges.INPUT, edges.FORWARD, first, first + edges.CLOSE)] == [6, 5, 5, 5]
+
+
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 

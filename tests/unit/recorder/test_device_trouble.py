@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Iterator
 
 import pytest
@@ -334,12 +335,29 @@ def test_a_model_that_is_not_on_the_current_device_is_timed_on_its_own(
     assert {found.device[j] for j in list(found.ms)[30:]} == {3}
 
 
-def test_home_is_the_one_device_of_the_traced_models(device: Accelerator, recording: Recording) -> None:
-    from traceml.recorder.device import home_of
+class _Placed(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch is Any where it is not installed
+    """A module whose parameters say that they are on these devices."""
 
-    model = torch.nn.Linear(2, 2)
-    with trace_step(model):
+    def __init__(self, *indices: int) -> None:
+        super().__init__()
+        self._indices = indices
+
+    def parameters(self, recurse: bool = True) -> Iterator[SimpleNamespace]:  # torch's
+        assert recurse
+        return iter([SimpleNamespace(device=SimpleNamespace(type="meta", index=index)) for index in self._indices])
+
+
+@pytest.mark.parametrize(
+    ("models", "home"), [(((3, 3),), 3), (((0, 1),), None), (((2,), (2,)), 2), (((1,), (2,)), None), ((), None)]
+)
+def test_home_is_the_one_device_of_the_traced_models(
+    recording: Recording, models: tuple[tuple[int, ...], ...], home: int | None
+) -> None:
+    kept = [_Placed(*indices) for indices in models]
+    assert recording.session.device is not None
+
+    with trace_step(*kept):
         pass
 
-    assert home_of("cpu") is None  # cpu has no index; two devices would be None as well
-    assert home_of("cuda") is None
+    assert recording.session.device.clock is not None
+    assert recording.session.device.clock.home == home

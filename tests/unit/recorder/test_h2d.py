@@ -249,6 +249,14 @@ def test_a_batch_given_to_wrap_h2d_is_one_copy(recording: Recording) -> None:
     assert copies(recording) == 1
 
 
+def test_a_tensor_given_to_wrap_h2d_is_one_copy_and_a_tensor_again(recording: Recording) -> None:
+    with trace_step():
+        moved = wrap_h2d(X).to("meta")
+
+    assert (type(moved), moved.device.type) == (torch.Tensor, "meta")
+    assert copies(recording) == 1
+
+
 def test_a_function_given_to_wrap_h2d_is_one_copy(recording: Recording) -> None:
     move = wrap_h2d(lambda batch: [x.to("meta") for x in batch])
     with trace_step():
