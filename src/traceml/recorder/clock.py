@@ -6,7 +6,7 @@ A step's events are asked, never waited for, at the ends of later steps; their t
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.accelerator import Accelerator
@@ -38,10 +38,20 @@ HAS_EVENT: Final = bytes(
     or code - edges.CLOSE in _PHASES
     for code in range(256)
 )
-#: Where the event before is polled: at step ends alone, an idle device would be seen a step too late.
-_POLLS: Final = bytes(
-    code in (edges.FORWARD, edges.BACKWARD, edges.OPTIMIZER, edges.STEP_END, edges.STEP_FAILED) for code in range(256)
-)
+#: What else an edge does, by its code. The event before is polled at the edges between which the host works: at ends
+#: of steps alone, an idle device would be seen a step too late.
+_EVENT, _POLL, _SAY, _COPY = 1, 2, 4, 8
+
+
+def _does(code: int) -> int:
+    if not HAS_EVENT[code]:
+        return 0
+    polls = code in (edges.FORWARD, edges.BACKWARD, edges.OPTIMIZER, edges.STEP_END, edges.STEP_FAILED)
+    says = code in (edges.INPUT, edges.STEP_BEGIN, edges.FORWARD, edges.EVAL)
+    return _EVENT + _POLL * polls + _SAY * says + _COPY * (code == edges.H2D)
+
+
+_DOES: Final = bytes(_does(code) for code in range(256))
 
 
 class _Step:
@@ -70,7 +80,7 @@ class DeviceClock:
         self.home: Optional[int] = None  # the device that is meant, where it is not the current one
         self.latest: Callable[[], int] = _unknown  # the index of the newest edge
         self._before = (pen.nxt, pen.clock)
-        self._ready: dict[int, list[Any]] = {}
+        self._ready: defaultdict[int, list[Any]] = defaultdict(list)
         self._num_events = 0
         self._taken: list[tuple[int, int, Any]] = []
         self._streams: set[object] = set()
@@ -121,14 +131,16 @@ class DeviceClock:
 
     # -- recording -----------------------------------------------------------------------------------------------------
 
-    def _make_writer(self) -> tuple[Callable[[], int], Callable[[], float]]:
+    def _make_writer(self) -> tuple[Callable[[], int], Callable[[], float]]:  # noqa: C901  # one hot path
         """What hooks number and time their edges with: `nxt` remembers the index, `clock` records the event to it.
 
         A collection's edges are not numbered here, so one that starts anywhere in between harms nothing.
         """
+        pen, accelerator = self._pen, self._accelerator
         count, host = self._before
-        codes, mask, taken = self._pen.codes, self._pen.mask, self._taken
-        is_capturing, open_captures = self._accelerator.is_capturing, self._captures.open
+        codes, stamps, mask = pen.codes, pen.stamps, pen.mask
+        current, record, is_capturing = accelerator.current, accelerator.record, accelerator.is_capturing
+        taken, ready, streams, open_captures = self._taken, self._ready, self._streams, self._captures.open
         newest = latest = -1
 
         def nxt() -> int:
@@ -139,20 +151,38 @@ class DeviceClock:
         def clock() -> float:
             nonlocal newest
             j, newest = newest, -1
-            if j < 0 or not HAS_EVENT[codes[j & mask]]:
+            does = _DOES[codes[j & mask]] if j >= 0 else 0
+            if not does:
                 return host()
             now = 0.0
             try:
                 if open_captures or is_capturing():
                     self._num_missed += 1
-                else:
-                    # Polls come before the stamp, and the event behind it: what is done was done by then, and no
-                    # event is done before it is recorded.
-                    if (taken and _POLLS[codes[j & mask]]) or self._found_done >= 0:
-                        self._poll()
-                        newest = -1  # a poll's own entry has no time
-                    now = host()
-                    self._put_event(j, now)
+                    return host()
+                # Polls come before the stamp, and the event behind it: what is done was done by then, and no event is
+                # done before it is recorded.
+                if does & _POLL and taken:
+                    before = taken[-1]
+                    k = count() & mask
+                    codes[k] = edges.DEVICE_READY if before[2].query() else edges.DEVICE_PENDING
+                    stamps[k] = before[0] & _INDEX
+                if does & _SAY and self._found_done >= 0:
+                    self._say_done()
+                now = host()
+                if does & _COPY and taken and taken[-1][0] == j - 1 and self._is_merged(j, now):
+                    return now
+                device = self.home
+                if device is None:
+                    device = current()
+                events = ready.get(device)
+                event = events.pop() if events else self._make_event()
+                if event is None:
+                    self._num_missed += 1
+                    return now
+                streams.add(record(event, device))
+                taken.append((j, device, event))
+                if len(taken) >= _MAX_TAKEN:
+                    self._tell_done(max(_MIN_TOLD, 2 * self._close_step()))
             except BaseException as error:  # noqa: BLE001  # guard
                 self._fail(error)
             return now or host()
@@ -160,29 +190,13 @@ class DeviceClock:
         self.latest = lambda: latest
         return nxt, clock
 
-    def _put_event(self, j: int, now: float) -> None:
-        pen, taken = self._pen, self._taken
-        code = pen.codes[j & pen.mask]
-        if code == edges.H2D and taken and taken[-1][0] == j - 1 and self._is_merged(j, now):
-            return
-        device = self._accelerator.current() if self.home is None else self.home
-        events = self._ready.get(device)
-        event = events.pop() if events else self._make_event()
-        if event is None:
-            self._num_missed += 1
-            return
-        self._streams.add(self._accelerator.record(event, device))
-        taken.append((j, device, event))
-        if len(taken) >= _MAX_TAKEN:
-            self._tell_done(max(_MIN_TOLD, 2 * self._close_step()))
-
     def _is_merged(self, j: int, now: float) -> bool:
         """Two copies in a row are one on the device's clock: the first's close and the next's open do not count."""
         pen, before = self._pen, (j - 1) & self._pen.mask
         if pen.codes[before] != edges.H2D + edges.CLOSE or now - pen.stamps[before] > _MAX_GAP_S:
             return False
         _, device, event = self._taken.pop()
-        self._give_back(device, event)
+        self._ready[device].append(event)
         return True
 
     def _make_event(self) -> Any:
@@ -191,13 +205,10 @@ class DeviceClock:
         self._num_events += 1
         return self._accelerator.event()
 
-    def _give_back(self, device: int, event: Any) -> None:
-        self._ready.setdefault(device, []).append(event)
-
     def _fill(self) -> None:
         """Makes some events in each of the first steps, and records them once: then they are quick."""
         device = self._accelerator.current() if self.home is None else self.home
-        events = self._ready.setdefault(device, [])
+        events = self._ready[device]
         for _ in range(min(_NUM_FILLED, _NUM_READY - len(events)) if self._number <= _NUM_READY // _NUM_FILLED else 0):
             event = self._make_event()
             if event is not None:
@@ -206,14 +217,10 @@ class DeviceClock:
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
-    def _poll(self) -> None:
-        """How far the device is behind: asks the newest event; says what was found done since the edge before."""
-        if self._found_done >= 0:
-            self._pen.value(edges.DEVICE_READY, self._found_done & _INDEX)
-            self._found_done = -1
-        if self._taken:
-            j, _, event = self._taken[-1]
-            self._pen.value(edges.DEVICE_READY if event.query() else edges.DEVICE_PENDING, j & _INDEX)
+    def _say_done(self) -> None:
+        """What the last step's end found done, behind the first stamp since then: of that one it is true."""
+        self._pen.value(edges.DEVICE_READY, self._found_done & _INDEX)
+        self._found_done = -1
 
     def _close_step(self) -> int:
         """The step that is over waits for its events; how many it had."""
@@ -242,32 +249,38 @@ class DeviceClock:
                 break
 
     def _tell(self, step: _Step) -> None:
-        value = self._pen.value
+        count, codes, stamps, mask = self._before[0], self._pen.codes, self._pen.stamps, self._pen.mask
+        chains, ready = self._chains, self._ready
         for j, device, event in step.events:
-            chain = self._chains.get(device)
-            delta, units, rest = _MAX_DELTA, 0, 0.0
-            if chain is not None:
-                before, i, rest = chain
-                exact = before.elapsed_time(event) * _UNITS_PER_MS + rest
-                units = round(exact)
-                delta, rest = j - i, exact - units
-                self._give_back(device, before)
-            if delta >= _MAX_DELTA or abs(units) >= edges.TIME_BIAS:
-                value(edges.DEVICE_FROM, device << edges.DEVICE_BITS | j & _INDEX)
-                rest = 0.0
-            else:
-                if device != self._told:
-                    value(edges.DEVICE_FROM, device << edges.DEVICE_BITS | (j - delta) & _INDEX)
-                value(edges.DEVICE_AT, delta << edges.TIME_BITS | (units + edges.TIME_BIAS))
-            self._told = device
-            self._chains[device] = (event, j, rest)
+            chain = chains.get(device)
+            if chain is None:
+                self._begin_chain(device, j, event)
+                continue
+            before, i, rest = chain
+            exact = before.elapsed_time(event) * _UNITS_PER_MS + rest
+            units = round(exact)
+            ready[device].append(before)
+            if j - i >= _MAX_DELTA or abs(units) >= edges.TIME_BIAS:
+                self._begin_chain(device, j, event)
+                continue
+            if device != self._told:
+                self._begin_chain(device, i, before)  # goes on from the event that was told last
+            k = count() & mask
+            codes[k] = edges.DEVICE_AT
+            stamps[k] = (j - i) << edges.TIME_BITS | (units + edges.TIME_BIAS)
+            chains[device] = (event, j, exact - units)
+
+    def _begin_chain(self, device: int, j: int, event: Any) -> None:
+        self._pen.value(edges.DEVICE_FROM, device << edges.DEVICE_BITS | j & _INDEX)
+        self._chains[device] = (event, j, 0.0)
+        self._told = device
 
     def _drop(self, step: _Step) -> None:
         self._pen.value(edges.DEVICE_LOST, len(step.events) + step.num_missed)
         for _, device, event in step.events:
-            self._give_back(device, event)
+            self._ready[device].append(event)
         for device, chain in self._chains.items():
-            self._give_back(device, chain[0])
+            self._ready[device].append(chain[0])
         self._chains.clear()
         self._told = None
 
