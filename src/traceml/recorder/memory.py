@@ -2,7 +2,7 @@
 
 Reading the counters builds a dictionary of hundreds of numbers, too dear for every step. So the step that follows each
 interval is measured: its peaks are reset at its begin and read at its end. No peak is lost over it: what stood there
-before the reset is that of all the steps since the last one (docs/decisions/0006).
+before the reset is that of all the steps since the last one (docs/decisions/0007).
 """
 
 from __future__ import annotations
