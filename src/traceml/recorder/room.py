@@ -5,6 +5,7 @@ Torch lets an observer be attached, not detached: one a process, which is silent
 
 from __future__ import annotations
 
+import weakref
 from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
@@ -19,7 +20,7 @@ _MAX_TOLD: Final = 100  # a script may probe for its batch size
 _MAX_BACK: Final = 512
 
 _listening: Optional[Room] = None
-_attached: set[int] = set()  # to whose counters: one observer an allocator
+_attached: weakref.WeakSet[Any] = weakref.WeakSet()  # to whose counters: one observer an allocator
 
 
 class Room:
@@ -33,9 +34,9 @@ class Room:
     def start(self) -> None:
         """Listens from now on."""
         global _listening  # noqa: PLW0603  # one a process
-        key = id(self._accelerator.counters)
-        if key in _attached or self._accelerator.watch_room(_no_room):
-            _attached.add(key)
+        counters = self._accelerator.counters
+        if counters in _attached or self._accelerator.watch_room(_no_room):
+            _attached.add(counters)
             _listening = self
             self._pen.guard.register(HOOK, self.stop)
 
