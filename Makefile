@@ -13,12 +13,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 export PIP_ROOT_USER_ACTION := ignore
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench scenarios format lint types unit processes trainings floor39 matrix clean
+.PHONY: help demo test check bench gpu-check scenarios format lint types unit processes trainings floor39 matrix clean
 
 help: ## what `make` can do
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 demo: $(VENV)/.stamp-package ## trains a small network under TraceML, about 15 s, and ends with its verdict
 	@$(BIN)/traceml run --mode=cli --interval=5 examples/train.py
@@ -32,6 +33,9 @@ check: lint types unit processes ## what CI runs: format, lint, types, floors, a
 
 bench: $(VENV)/.stamp-dev ## our figures beside the budgets, 10 min or so; TRACEML_UPSTREAM_PYTHON=... adds upstream's
 	$(BIN)/python benchmarks/bench.py
+
+gpu-check: ## the device clock, copies and memory on a real GPU, under 4 min; installs nothing, skips where there is none
+	@$(GPU_PYTHON) tests/gpu/check.py
 
 scenarios: $(VENV)/.stamp-dev ## trainings with known causes, each right REPEAT (5) times in a row, the slow ones too
 	$(BIN)/python tests/scenarios/check.py --all --repeat $(REPEAT) $(NAMES)

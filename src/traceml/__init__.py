@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         wrap_backward,
         wrap_dataloader,
         wrap_forward,
+        wrap_h2d,
         wrap_optimizer,
     )
 
@@ -35,6 +36,7 @@ __all__ = [
     "wrap_backward",
     "wrap_dataloader",
     "wrap_forward",
+    "wrap_h2d",
     "wrap_optimizer",
 ]
 

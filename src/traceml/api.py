@@ -13,7 +13,7 @@ from traceml.recorder import step as _step
 from traceml.recorder.guard import say
 from traceml.recorder.interrupts import let_pass
 from traceml.recorder.step import count, region, trace_step
-from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER
+from traceml.schema.phases import BACKWARD, FORWARD, H2D, INPUT, OPTIMIZER
 from traceml.settings import RUN_VARIABLE, Settings, resolve
 from traceml.shown import Shown
 
@@ -29,6 +29,7 @@ __all__ = [
     "wrap_backward",
     "wrap_dataloader",
     "wrap_forward",
+    "wrap_h2d",
     "wrap_optimizer",
 ]
 
@@ -37,6 +38,7 @@ _PYTEST = ("PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PYTEST_VERSION")  # in
 _MODES = ("auto", "manual", "selective")
 _PATCHES = {
     "patch_dataloader": INPUT,
+    "patch_h2d": H2D,
     "patch_forward": FORWARD,
     "patch_backward": BACKWARD,
     "patch_optimizer": OPTIMIZER,
@@ -48,6 +50,7 @@ def init(
     *,
     total_steps: Optional[int] = None,
     patch_dataloader: bool = False,
+    patch_h2d: bool = False,
     patch_forward: bool = False,
     patch_backward: bool = False,
     patch_optimizer: bool = False,
@@ -59,10 +62,12 @@ def init(
     Under pytest nothing is recorded, unless `traceml run` or `TRACEML_IN_PYTEST=1` asks for it.
 
     Args:
-        mode: "auto": every hook. "manual": none; steps, regions and what is given to `wrap_dataloader`, `wrap_forward`,
-            `wrap_backward` and `wrap_optimizer` is recorded. "selective": as manual, and the hooks asked for.
+        mode: "auto": every hook. "manual": none; steps, regions and what is given to `wrap_dataloader`, `wrap_h2d`,
+            `wrap_forward`, `wrap_backward` and `wrap_optimizer` is recorded. "selective": as manual, and the hooks
+            asked for.
         total_steps: How many steps the training will take, for the time left.
         patch_dataloader: With "selective": every DataLoader, as `input`.
+        patch_h2d: Likewise every copy of a tensor from the host to a device, as `h2d`, once there is one in use.
         patch_forward: Likewise the models given to `trace_step`, as `forward` and `eval`.
         patch_backward: Likewise every backward.
         patch_optimizer: Likewise every torch optimizer.
@@ -78,6 +83,7 @@ def init(
         raise UsageError(f"init(total_steps={total_steps!r}) is not a whole number of at least 1.", slug="bad-argument")
     patches = {
         "patch_dataloader": patch_dataloader,
+        "patch_h2d": patch_h2d,
         "patch_forward": patch_forward,
         "patch_backward": patch_backward,
         "patch_optimizer": patch_optimizer,
@@ -154,6 +160,18 @@ def wrap_dataloader(batches: Any) -> Any:
         that is watched anyway is returned as it is.
     """
     return batches if _is_disabled() else _wraps().wrap_dataloader(batches)
+
+
+def wrap_h2d(batch: Any) -> Any:
+    """Makes a copy to the device that TraceML does not see be `h2d`: `batch = traceml.wrap_h2d(batch).to(device)`.
+
+    Args:
+        batch: What has a `to` or a `cuda`; or a function that copies a batch.
+
+    Returns:
+        What has the timed `to` and `cuda`, which give what they gave before; for a function what to call instead.
+    """
+    return batch if _is_disabled() else _wraps().wrap_h2d(batch)
 
 
 def wrap_forward(model: Any) -> Any:

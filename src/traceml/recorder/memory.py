@@ -1,95 +1,109 @@
-"""Reads the accelerator's allocator now and then; without one, the collector samples the process from outside."""
+"""Reads an accelerator's memory: what is held now and then, and a step's peak; the host's is sampled from outside.
+
+Reading the counters builds a dictionary of hundreds of numbers, too dear for every step. So the step that follows each
+interval is measured: its peaks are reset at its begin and read at its end. No peak is lost over it: what stood there
+before the reset is that of all the steps since the last one (docs/decisions/0007).
+"""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
-from typing import Final, Optional, Protocol
+from typing import Any, Callable, Final, Mapping, Optional
 
+from traceml.recorder.accelerator import Accelerator
+from traceml.recorder.peaks import Peaks
 from traceml.recorder.pen import Pen
 from traceml.schema.records import MemoryReading
+from traceml.wire import edges
 
 HOOK: Final = "memory"
-_INTERVAL_S: Final = 0.5  # memory_stats() walks the allocator's counters: too dear for every step
+_INTERVAL_S: Final = 0.5
 
 
-@dataclass(frozen=True)
-class Held:
-    """What an allocator holds at a moment, in bytes."""
+class Memory:
+    """The readings of one rank's allocator, at the ends of its steps."""
 
-    allocated_bytes: int
-    reserved_bytes: Optional[int]
-    peak_bytes: Optional[int]
-    capacity_bytes: Optional[int]
+    def __init__(
+        self,
+        pen: Pen,
+        accelerator: Accelerator,
+        *,
+        rank: int,
+        device: Callable[[], int],
+        interval_s: float = _INTERVAL_S,
+    ) -> None:
+        self._pen, self._accelerator, self._rank = pen, accelerator, rank
+        self._device, self._interval_s = device, interval_s
+        self._peaks = Peaks(pen, accelerator)
+        self._capacities: dict[int, int] = {}
+        self._measured: Optional[int] = None  # the device whose peaks are those of the step that runs
+        self._peak_before: Optional[int] = None  # of the steps before it, since the last reading
+        self._due = 0.0
+        self._is_on = False
 
+    def start(self) -> None:
+        """Reads from the next step's end on."""
+        self._pen.guard.register(HOOK, self.stop)
+        self._peaks.install()
+        self._is_on = True
 
-class Allocator(Protocol):
-    """An accelerator's memory, read without a synchronise and without resetting anything of the user's."""
+    def stop(self) -> None:
+        """Reads no more."""
+        self._is_on = False
 
-    source: str
-
-    def held(self) -> Held:
-        """What it holds now."""
-        ...
-
-
-class CudaAllocator:
-    """The caching allocator of the current CUDA device. Nothing here resets the user's peak."""
-
-    source = "cuda"
-
-    def __init__(self) -> None:
-        self._cuda = sys.modules["torch"].cuda
-        self._capacity: dict[int, int] = {}
-
-    def held(self) -> Held:
-        """One call of `memory_stats` of the current device."""
-        device = self._cuda.current_device()
-        stats = self._cuda.memory_stats(device)
-        if device not in self._capacity:
-            self._capacity[device] = self._cuda.get_device_properties(device).total_memory
-        return Held(
-            stats.get("allocated_bytes.all.current", 0),
-            stats.get("reserved_bytes.all.current"),
-            stats.get("allocated_bytes.all.peak"),
-            self._capacity[device],
-        )
-
-
-def find_allocator() -> Optional[Allocator]:
-    """The allocator in use, None while there is none. Never initialises CUDA."""
-    cuda = sys.modules["torch"].cuda
-    if cuda.is_available() and cuda.is_initialized():
-        return CudaAllocator()
-    return None
-
-
-def watch(pen: Pen, allocator: Allocator, *, rank: int, interval_s: float = _INTERVAL_S) -> None:
-    """Reads `allocator` at the end of the first step of each interval, into the ring."""
-
-    def read(now: float) -> None:
-        pen.memory_due = now + interval_s
-        try:
-            held = allocator.held()
-        except BaseException as error:  # noqa: BLE001  # guard
-            pen.guard.fault(HOOK, error)
+    def step_ended(self, now: float) -> None:
+        """Behind a step's end, at `now` seconds; on most of them nothing is read."""
+        if not self._is_on or (self._measured is None and now < self._due):
             return
-        pen.ring.send(
+        try:
+            if self._measured is not None:
+                self._end_measuring(now)
+            if now >= self._due:
+                self._due = now + self._interval_s
+                self._begin_measuring()
+        except BaseException as error:  # noqa: BLE001  # guard
+            self._measured = None
+            self._pen.guard.fault(HOOK, error)
+
+    def _begin_measuring(self) -> None:
+        device = self._device()
+        counters = self._peaks.read(device)
+        self._peak_before = self._peaks.highest(device, counters, "allocated_bytes")
+        self._peaks.begin(device, counters)
+        self._measured = device
+
+    def _end_measuring(self, now: float) -> None:
+        device, self._measured = self._measured, None
+        assert device is not None
+        counters = self._peaks.read(device)
+        allocated = self._peaks.highest(device, counters, "allocated_bytes")
+        reserved = self._peaks.highest(device, counters, "reserved_bytes")
+        if allocated is not None:
+            self._pen.value(edges.STEP_PEAK, allocated)
+        if reserved is not None:
+            self._pen.value(edges.STEP_PEAK_RESERVED, reserved)
+        self._send(now, device, counters, allocated)
+
+    def _send(self, now: float, device: int, counters: Mapping[str, Any], peak: Optional[int]) -> None:
+        before = self._peak_before
+        self._pen.ring.send(
             MemoryReading(
-                rank=rank,
+                rank=self._rank,
                 at_ns=int(now * 1e9),
-                step=pen.num_steps,
-                source=allocator.source,
-                allocated_bytes=held.allocated_bytes,
-                reserved_bytes=held.reserved_bytes,
-                peak_bytes=held.peak_bytes,
-                capacity_bytes=held.capacity_bytes,
+                step=self._pen.num_steps,
+                source=self._accelerator.kind,
+                allocated_bytes=_current(counters, "allocated_bytes") or 0,
+                reserved_bytes=_current(counters, "reserved_bytes"),
+                peak_bytes=peak if peak is None or before is None else max(peak, before),
+                capacity_bytes=self._capacity_bytes(device),
             )
         )
 
-    def remove() -> None:
-        pen.memory_due = float("inf")
+    def _capacity_bytes(self, device: int) -> int:
+        if device not in self._capacities:
+            self._capacities[device] = self._accelerator.capacity_bytes(device)
+        return self._capacities[device]
 
-    pen.read_memory = read
-    pen.memory_due = pen.due = 0.0
-    pen.guard.register(HOOK, remove)
+
+def _current(counters: Mapping[str, Any], name: str) -> Optional[int]:
+    found: Optional[int] = counters.get(name, {}).get("all", {}).get("current")
+    return found

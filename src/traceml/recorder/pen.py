@@ -42,6 +42,8 @@ class Pen(_Hot):
     __slots__ = (
         "_told_unrecorded",
         "clock",
+        "clock_note",
+        "clock_used",
         "codes",
         "forward_class",
         "guard",
@@ -49,6 +51,7 @@ class Pen(_Hot):
         "has_compiled_itself",
         "has_updated",
         "house_due",
+        "is_copying",
         "late_looks",
         "loaders",
         "mask",
@@ -70,6 +73,7 @@ class Pen(_Hot):
         "stamps",
         "stop",
         "stop_at",
+        "swaps",
         "total_steps",
         "unrecorded",
         "unseen",
@@ -77,12 +81,14 @@ class Pen(_Hot):
         "wrappers_of",
     )
 
-    def __init__(self, ring: RingWriter) -> None:
+    def __init__(self, ring: RingWriter, clock: Callable[[], float] = time.perf_counter) -> None:
         self.ring, self.stamps, self.codes, self.mask = ring, ring.stamps, ring.codes, ring.num_edges - 1
         self.nxt: Callable[[], int] = itertools.count().__next__
-        self.clock = time.perf_counter
+        self.clock = clock
+        self.swaps: list[Callable[[], None]] = []  # hooks take `nxt` and `clock` anew
+        self.clock_used, self.clock_note = "host", ""
         self.owner: Optional[int] = get_ident()
-        self.busy = False
+        self.busy = self.is_copying = False
         self.in_step: Any = False  # the open step, while there is one
         self.infers = False  # no trace_step yet: steps are inferred
         self.num_forwards = 0  # since the last update, while inferring
@@ -115,6 +121,12 @@ class Pen(_Hot):
         self.stop_at = -1
         self.stop: Callable[[], None] = _no_memory_stop
 
+    def swap(self, nxt: Callable[[], int], clock: Callable[[], float]) -> None:
+        """Every edge from now on is numbered and timed by these: once an accelerator is used, they record events."""
+        self.nxt, self.clock = nxt, clock
+        for renew in self.swaps:
+            renew()
+
     def stamp(self, code: int) -> float:
         """Writes one edge, off the hot path."""
         k = self.nxt() & self.mask
@@ -142,7 +154,7 @@ class Pen(_Hot):
 
     def unwind(self) -> None:
         """A signal handler's exception leaves one of our own lines: nothing is open any more."""
-        self.busy = False
+        self.busy = self.is_copying = False
         self.stamp(edges.UNWOUND)
 
     def publish(self) -> int:
@@ -250,7 +262,9 @@ class Pen(_Hot):
         self.watched = tuple(dict.fromkeys((*self.watched, *watched)))
         self.unseen = {phase: why for phase, why in self.unseen.items() if phase not in watched}
         self.unseen.update(unseen)
-        self.ring.send(Watching(self.watched, self.unseen, self.total_steps, self.infers))
+        self.ring.send(
+            Watching(self.watched, self.unseen, self.total_steps, self.infers, self.clock_used, self.clock_note)
+        )
 
 
 def _no_memory(_: float) -> None:

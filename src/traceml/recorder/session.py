@@ -10,8 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Collection, Final, Mapping, Optional
 
-from traceml.recorder import memory, step, tracebacks, wraps
+from traceml.recorder import step, tracebacks, wraps
+from traceml.recorder.accelerator import Machine, find_accelerator, host_clock_note
 from traceml.recorder.arrival import Arrival
+from traceml.recorder.device import HOOK as DEVICE
+from traceml.recorder.device import Device
 from traceml.recorder.hooks import (
     backward,
     checkpoint,
@@ -47,6 +50,7 @@ _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
 _UNSEATED: Final = ".waiting"  # behind a ring's name: no collector looks at it
 _PART_OF: Final = {compiled.HOOK: phases.FORWARD, method.HOOK: phases.COMPILE}  # no phases of their own
 _NOT_ASKED: Final = "not asked for in init()"
+_MACHINE: Final = Machine()
 _rings = itertools.count()
 _open: Optional[Session] = None
 _knows_forks = False
@@ -63,6 +67,7 @@ class Session:
         infer: Whether steps are inferred until the first `trace_step`.
         is_seated: Whether the process counts as a rank at once, or only after `seat`.
         only: The phases whose hooks are installed; None: all.
+        machine: The clock and the accelerator.
 
     Raises:
         OSError: The ring cannot be made.
@@ -78,6 +83,7 @@ class Session:
         infer: bool = True,
         is_seated: bool = True,
         only: Optional[Collection[str]] = None,
+        machine: Machine = _MACHINE,
     ) -> None:
         global _open  # noqa: PLW0603  # what a fork must find
         self._started_ns = started_ns = process_start_ns() if first else time.perf_counter_ns()
@@ -89,13 +95,15 @@ class Session:
             anchor_ns=time.perf_counter_ns(),
             anchor_wall_ns=time.time_ns(),
         )
-        self.pen = Pen(ring)
+        self.pen = Pen(ring, machine.clock)
+        self.device: Optional[Device] = None
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
         self.pen.total_steps = total_steps
         try:
             self._install(only, infer=infer and only is None)
+            self._await_accelerator(machine, wants_h2d=only is None or phases.H2D in only)
         except BaseException:
             self.pen.guard.remove_all()
             self.pen.owner = None
@@ -148,6 +156,10 @@ class Session:
 
     def _install(self, only: Optional[Collection[str]], *, infer: bool) -> None:
         watched, unseen = [], {}
+        try:
+            self.pen.clock_note = host_clock_note()
+        except BaseException as error:  # noqa: BLE001  # guard
+            self.pen.guard.fault(DEVICE, error)
         arrival = Arrival(self.pen.arrived)
         self.pen.guard.register("arrival", arrival.remove)
         self.pen.late_looks.append(arrival.look)
@@ -175,14 +187,22 @@ class Session:
             debugger.install(self.pen)
         except BaseException as error:  # noqa: BLE001  # guard
             self.pen.guard.fault(debugger.HOOK, error)
-        allocator = memory.find_allocator()
-        if allocator is not None:
-            memory.watch(self.pen, allocator, rank=self.identity.rank)
         self.pen.sees_models = only is None or phases.FORWARD in only
         if phases.FORWARD in watched or phases.INPUT in watched:
             watched.append(phases.EVAL)
         self.pen.tell(watched=tuple(watched), unseen=unseen)
         wraps.renew(self.pen)
+
+    def _await_accelerator(self, machine: Machine, *, wants_h2d: bool) -> None:
+        """An accelerator is often first used behind init(): it is looked for at the first steps, and now and then."""
+        try:
+            accelerator = machine.accelerator or find_accelerator()
+            if accelerator is not None:
+                self.device = Device(self.pen, accelerator, rank=self.identity.rank, wants_h2d=wants_h2d)
+                self.pen.late_looks.append(self.device.look)
+                self.device.look()
+        except BaseException as error:  # noqa: BLE001  # guard
+            self.pen.guard.fault(DEVICE, error)
 
     def ask(self, *, patience_s: float) -> bool:
         """Asks the collector for a report of all steps so far; True when it came within `patience_s` seconds."""

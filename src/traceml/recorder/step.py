@@ -140,6 +140,11 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
             _not_entered(pen, self, error)
         return self
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
+    pen.swaps.append(renew)
     return enter
 
 
@@ -193,6 +198,11 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
         except BaseException as error:  # noqa: BLE001  # guard
             _not_left(pen, error)
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
+    pen.swaps.append(renew)
     return leave
 
 

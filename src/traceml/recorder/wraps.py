@@ -1,4 +1,4 @@
-"""Wraps by hand what no hook sees: any loader, a model, a backward, an optimizer that is not torch's.
+"""Wraps by hand what no hook sees: any loader, a copy to the device, a model, a backward, a foreign optimizer.
 
 Without a recording, what is wrapped works as if it were not. A phase that is watched anyway is counted once.
 """
@@ -19,7 +19,7 @@ from traceml.schema import phases
 from traceml.wire import edges
 
 _HOOK: Final = "wrap"
-_CODES: Final = {phases.BACKWARD: edges.BACKWARD, phases.OPTIMIZER: edges.OPTIMIZER}
+_CODES: Final = {phases.H2D: edges.H2D, phases.BACKWARD: edges.BACKWARD, phases.OPTIMIZER: edges.OPTIMIZER}
 
 _models = forward.Attached()  # given to wrap_forward: seen in every later run of this process too
 _optimizers = forward.Attached()
@@ -41,6 +41,15 @@ def wrap_dataloader(batches: Any) -> Any:
     if hasattr(type(batches), "__next__"):
         return wrapped(_Batches, batches)
     return wrapped(_Loader, batches)
+
+
+def wrap_h2d(batch: Any) -> Any:
+    """Stands for a batch: its `.to()` and `.cuda()` are `h2d`; or for a function that copies one."""
+    if is_proxy(batch):
+        return batch
+    if hasattr(batch, "to") or hasattr(batch, "cuda"):
+        return wrapped(_Batch, batch)
+    return _timed(batch, phases.H2D)
 
 
 def wrap_forward(model: Any) -> Any:
@@ -147,6 +156,20 @@ class _Loader(Proxy):
         return batches
 
 
+class _Batch(Proxy):
+    """A batch whose copies are stamped; what a copy gives is the batch's own."""
+
+    __slots__ = ()
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """As the batch's own."""
+        return _copying(inner_of(self).to, args, kwargs)
+
+    def cuda(self, *args: Any, **kwargs: Any) -> Any:
+        """As the batch's own."""
+        return _copying(inner_of(self).cuda, args, kwargs)
+
+
 class _Optimizer(Proxy):
     """An optimizer whose steps are stamped; what a closure does inside is forward and backward as ever."""
 
@@ -186,9 +209,21 @@ def _bare(value: Any) -> Any:
 def _timed(call: Callable[..., Any], phase: str) -> Callable[..., Any]:
     @functools.wraps(call, updated=())
     def timed(*args: Any, **kwargs: Any) -> Any:
-        return _between(phase, call, args, kwargs)
+        return _copying(call, args, kwargs) if phase == phases.H2D else _between(phase, call, args, kwargs)
 
     return timed
+
+
+def _copying(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A copy by hand: what the hook would see of it, tensor by tensor, is inside."""
+    pen = step.current
+    if pen is None or pen.is_copying or get_ident() != pen.owner:
+        return call(*args, **kwargs)
+    pen.is_copying = True
+    try:
+        return _between(phases.H2D, call, args, kwargs, is_whole=False)
+    finally:
+        pen.is_copying = False
 
 
 def _between(

@@ -14,6 +14,7 @@ from traceml.schema.records import Event, StepRecord
 
 torch = pytest.importorskip("torch")
 
+from traceml.recorder.accelerator import Machine  # noqa: E402
 from traceml.recorder.session import Session  # noqa: E402  # needs torch
 from traceml.wire.codec import Body  # noqa: E402
 from traceml.wire.ring import RingReader  # noqa: E402
@@ -22,8 +23,15 @@ from traceml.wire.ring import RingReader  # noqa: E402
 class Recording:
     """A session, and what its ring says once it is closed."""
 
-    def __init__(self, folder: Path, *, max_steps: int | None = None, only: Collection[str] | None = None) -> None:
-        self.session = Session(folder, max_steps=max_steps, only=only)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_steps: int | None = None,
+        only: Collection[str] | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        self.session = Session(folder, max_steps=max_steps, only=only, machine=machine or Machine())
         self.builder = StepBuilder()
         self.messages: list[Body] = []
         self.events: list[Event] = []

@@ -12,9 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.accelerator import Accelerator  # noqa: E402
 from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
 from tests.unit.recorder.models import COMPUTE, Small, work  # noqa: E402
-from traceml.recorder import pen as pen_room  # noqa: E402
+from traceml.recorder.accelerator import Machine  # noqa: E402
 from traceml.recorder.interrupts import is_users  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema.records import Fault  # noqa: E402
@@ -89,13 +90,14 @@ class Clock:
         return now
 
 
+@pytest.mark.parametrize("accelerator", [None, Accelerator()], ids=["host", "device"])
 @pytest.mark.parametrize("at", range(1, 14))
 def test_an_exception_at_any_of_our_stamps_is_raised_and_what_follows_is_whole(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, at: int
+    tmp_path: Any, accelerator: Accelerator | None, at: int
 ) -> None:
     clock, before = Clock(), signal.signal(signal.SIGUSR1, plain)
-    monkeypatch.setattr(pen_room, "time", clock)
-    recording, model, raised_in = Recording(tmp_path), Small(), list[int]()
+    recording = Recording(tmp_path, machine=Machine(clock.perf_counter, accelerator))
+    model, raised_in = Small(), list[int]()
     gc.disable()  # a collection reads this clock, too, and what it raises comes back a moment later
     try:
         for epoch in range(3):

@@ -18,11 +18,11 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
-from traceml.recorder import memory, pen  # noqa: E402
+from traceml.recorder import pen  # noqa: E402
 from traceml.recorder.hooks import forward  # noqa: E402
 from traceml.recorder.hooks.forward import SLOT  # noqa: E402
 from traceml.recorder.step import count, region, trace_step  # noqa: E402
-from traceml.schema.records import Fault, MemoryReading, RankEnd, RegionName  # noqa: E402
+from traceml.schema.records import Fault, RankEnd, RegionName  # noqa: E402
 from traceml.wire import edges  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -323,40 +323,6 @@ def test_a_fault_in_a_hook_is_counted_and_the_third_takes_it_off(
     ]
     assert len(steps) == 16
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_memory_is_read_behind_a_protocol_and_never_every_step(recording: Recording) -> None:
-    class Fake:
-        source = "cuda"
-        num_reads = 0
-
-        def held(self) -> memory.Held:
-            self.num_reads += 1
-            return memory.Held(5, 6, 7, 8)
-
-    fake = Fake()
-    memory.watch(recording.session.pen, fake, rank=3, interval_s=60)
-    train(*parts())
-    recording.steps()
-
-    readings = [message for message in recording.messages if isinstance(message, MemoryReading)]
-    assert fake.num_reads == 1
-    assert [(r.rank, r.step, r.allocated_bytes, r.peak_bytes) for r in readings] == [(3, 1, 5, 7)]
-
-
-def test_an_allocator_that_fails_is_a_fault_and_not_an_exception(recording: Recording) -> None:
-    class Failing:
-        source = "cuda"
-
-        def held(self) -> memory.Held:
-            raise RuntimeError("sticky device error")
-
-    memory.watch(recording.session.pen, Failing(), rank=0, interval_s=0.0)
-    losses = train(*parts())
-    recording.steps()
-
-    assert len(losses) == 5
-    assert [m.is_off for m in recording.messages if isinstance(m, Fault)] == [False, False, True]
 
 
 def test_steps_without_a_session_are_nothing_and_said_once(capsys: pytest.CaptureFixture[str]) -> None:

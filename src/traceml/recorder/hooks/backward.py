@@ -16,7 +16,7 @@ _OPEN: Final = edges.BACKWARD
 _CLOSE: Final = edges.BACKWARD + edges.CLOSE
 
 
-def install(pen: Pen) -> str:
+def install(pen: Pen) -> str:  # noqa: C901  # one hot path
     """Wraps the engine's entry; returns why it cannot be, or nothing."""
     torch = sys.modules["torch"]
     owner, name = torch.autograd, _NAME
@@ -53,6 +53,10 @@ def install(pen: Pen) -> str:
             except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault(HOOK, error)
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
     ours = engine if run is real else _Engine(real, engine)
 
     def remove() -> None:
@@ -62,6 +66,7 @@ def install(pen: Pen) -> str:
     engine.__wrapped__ = run  # type: ignore[attr-defined]
     setattr(owner, name, ours)
     pen.skip(engine)
+    pen.swaps.append(renew)
     pen.guard.register(HOOK, remove)
     return ""
 

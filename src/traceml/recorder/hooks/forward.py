@@ -31,7 +31,7 @@ _NUM_QUIET: Final = 64  # forwards without an update
 _SCRIPTED: Final = "the call of a TorchScript module does not pass where TraceML could watch it"
 
 
-def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # one hot path
+def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # noqa: C901  # one hot path
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
     class SessionForward(Stand):
@@ -75,6 +75,11 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # one 
                 except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
+    pen.swaps.append(renew)
     return SessionForward
 
 

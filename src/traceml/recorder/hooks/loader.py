@@ -202,7 +202,9 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
     return __iter__
 
 
-def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _make_next(  # noqa: C901  # one hot path
+    pen: Pen, loaders: Loaders, real: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
 
     def __next__(self: Any) -> Any:  # noqa: N807  # stands for the method
@@ -241,6 +243,11 @@ def _make_next(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
                 pen.guard.fault(HOOK, error)
         return batch
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
+    pen.swaps.append(renew)
     return __next__
 
 

@@ -112,6 +112,11 @@ def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[...,
         except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(name, error)
 
+    def renew() -> None:
+        nonlocal nxt, clock
+        nxt, clock = pen.nxt, pen.clock
+
+    pen.swaps.append(renew)
     return before, after
 
 
