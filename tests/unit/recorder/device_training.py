@@ -47,7 +47,8 @@ class Training:
         self.after_step: Callable[[], None] = nothing
         self.copies = 0
         self.model = _Model(self)
-        self.optimizer = _Optimizer(self)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.optimizer.register_step_pre_hook(lambda *_: self.work(self.costs.optimizer_ms))  # inside of step()
 
     def work(self, device_ms: float) -> None:
         self.accelerator.host(self.costs.launch_ms)
@@ -95,16 +96,6 @@ class _Model(nn.Module):  # type: ignore[misc]  # likewise
     def forward(self, x: Any) -> Any:
         self._training[0].work(self._training[0].costs.forward_ms)
         return self.linear(x)
-
-
-class _Optimizer(torch.optim.SGD):  # type: ignore[misc, name-defined]  # likewise
-    def __init__(self, training: Training) -> None:
-        super().__init__(training.model.parameters(), lr=0.01)
-        self._training = training
-
-    def step(self, closure: Any = None) -> Any:
-        self._training.work(self._training.costs.optimizer_ms)
-        return super().step(closure)
 
 
 def untraced(_: Any) -> ContextManager[Any]:
