@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench scenarios format lint types unit processes trainings floor39 matrix clean
+.PHONY: help demo test check bench benchlong scenarios format lint types unit processes trainings floor39 matrix clean
 
 help: ## what `make` can do
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -32,6 +32,9 @@ check: lint types unit processes ## what CI runs: format, lint, types, floors, a
 
 bench: $(VENV)/.stamp-dev ## our figures beside the budgets, 10 min or so; TRACEML_UPSTREAM_PYTHON=... adds upstream's
 	$(BIN)/python benchmarks/bench.py
+
+benchlong: $(VENV)/.stamp-dev ## what must not grow: a million steps of a training, ten million in the store; 5 to 10 min
+	$(BIN)/python benchmarks/bench_long.py
 
 scenarios: $(VENV)/.stamp-dev ## trainings with known causes, each right REPEAT (5) times in a row, the slow ones too
 	$(BIN)/python tests/scenarios/check.py --all --repeat $(REPEAT) $(NAMES)
