@@ -16,7 +16,8 @@ export PIP_ROOT_USER_ACTION := ignore
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench gpu-check scenarios format lint types unit processes trainings floor39 matrix clean
+.PHONY: help demo test check bench bench-long gpu-check scenarios format lint types unit processes trainings floor39 matrix
+.PHONY: clean
 
 help: ## what `make` can do
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -36,6 +37,9 @@ bench: $(VENV)/.stamp-dev ## our figures beside the budgets, 10 min or so; TRACE
 
 gpu-check: ## the device clock, copies and memory on a real GPU, under 4 min; installs nothing, skips where there is none
 	@$(GPU_PYTHON) tests/gpu/check.py
+
+bench-long: $(VENV)/.stamp-dev ## what must not grow: a million steps of a training, ten million in the store; 5 to 10 min
+	$(BIN)/python benchmarks/bench_long.py
 
 scenarios: $(VENV)/.stamp-dev ## trainings with known causes, each right REPEAT (5) times in a row, the slow ones too
 	$(BIN)/python tests/scenarios/check.py --all --repeat $(REPEAT) $(NAMES)
