@@ -11,7 +11,7 @@ from traceml.analysis.steps import StepBuilder, Taken
 from traceml.schema.records import Watching
 from traceml.wire import edges
 
-POLLED = (edges.FORWARD, edges.BACKWARD, edges.OPTIMIZER)
+POLLED = (edges.FORWARD, edges.BACKWARD, edges.OPTIMIZER, edges.STEP_END, edges.STEP_FAILED)
 LAUNCH_S = 5e-6  # from the host's call to the device's start
 
 
@@ -46,6 +46,7 @@ class DeviceScript(EdgeScript):
     ) -> None:
         super().__init__(infers=infers)
         self.probes = probes
+        self.found_done: Optional[int] = None
         self.poll_delay_ms = 0.02  # from a step's end to the polls behind it
         self.offset_s, self.drift, self.has_polls = offset_s, drift, has_polls
         self.device, self.stream = 0, 0
@@ -74,13 +75,15 @@ class DeviceScript(EdgeScript):
         return self
 
     def edge(self, code: int) -> DeviceScript:
-        event = None
-        before = self.steps_events[-1][-1:]
+        event, before = None, self.steps_events[-1][-1:]
         if may_have_event(code) and code not in self.eventless:
             done = max(self.now + LAUNCH_S, self.free.get((self.device, self.stream), 0.0))
             event = Recorded(len(self.codes), done, self.device)
             self.steps_events[-1].append(event)
         super().edge(code)
+        if self.found_done is not None and self.has_polls:
+            self.value(edges.DEVICE_READY, self.found_done)
+        self.found_done = None
         if event is not None and self.probes and code in POLLED:
             for newest in before:
                 self.asks(newest)
@@ -105,9 +108,6 @@ class DeviceScript(EdgeScript):
             self.ends.append(self.steps_events[-1][-1])
             self.end_stamps.append(self.stamps[self.steps_events[-1][-1].index])
             self.wait(self.poll_delay_ms)
-            if self.probes:
-                for event in self.steps_events[-1][-2:-1]:
-                    self.asks(event)
         self.steps_events.append([])
         self.poll()
 
@@ -128,8 +128,8 @@ class DeviceScript(EdgeScript):
                 break
             for event in events:
                 self.tell(event)
-            if self.has_polls and events:
-                self.value(edges.DEVICE_READY, events[-1].index)
+            if events:
+                self.found_done = events[-1].index  # said behind the next edge: it is true of that one's stamp
             del self.steps_events[0]
 
     def tell(self, event: Recorded) -> None:

@@ -18,7 +18,6 @@ from traceml.wire.ring import EdgeBatch
 
 MAX_HELD: Final = 64  # later steps, before a step goes on without the device's clock
 _MAX_EDGES: Final = 1 << 18  # kept for steps that wait
-_MAX_BEHIND: Final = 4096  # entries between a poll and the next edge
 _NEAR_EDGES: Final = 32  # looked at for the event at a step's end
 _NEAR_NS: Final = 100_000  # an edge so close to a step's end may lend it its event
 _INDEX_MASK: Final = (1 << edges.DEVICE_BITS) - 1
@@ -49,14 +48,6 @@ class _Point(NamedTuple):
     mark: Mark
 
 
-class _Late(NamedTuple):
-    """A poll that found an event done some time after the stamp before it: before the stamp behind it, for certain."""
-
-    position: int
-    event: int  # the edge it belongs to
-    after_ns: int
-
-
 class Snapshot(NamedTuple):
     """What the device's clock needs behind a step's end, without the edges."""
 
@@ -65,7 +56,6 @@ class Snapshot(NamedTuple):
     chains: tuple[tuple[int, int, int, int, Offset], ...]
     moments: dict[int, Moment]
     polls: dict[int, tuple[Optional[int], Optional[int]]]
-    late: tuple[_Late, ...]
     counts: tuple[int, int, int, int]
 
 
@@ -92,7 +82,6 @@ class Timeline:
         self._num_chains = 0
         self._moments: dict[int, Moment] = {}  # by edge
         self._polls: dict[int, tuple[Optional[int], Optional[int]]] = {}  # by edge: pending at, ready at
-        self._late: list[_Late] = []
         self._told_until = -1  # the furthest edge that a chain came to
         self._starts: deque[int] = deque()  # where the steps that wait begin, and the open one
         self._floor = 0  # where the step before the oldest of them began: older edges are not looked at
@@ -128,10 +117,7 @@ class Timeline:
         elif code == edges.DEVICE_FROM:
             self._start_chain(value >> edges.DEVICE_BITS, value & _INDEX_MASK, position)
         elif code == edges.DEVICE_READY:
-            if self._is_behind_open(position):
-                self._poll(value & _INDEX_MASK, ready_ns=at_ns)
-            else:
-                self._late.append(_Late(position, value & _INDEX_MASK, at_ns))
+            self._poll(value & _INDEX_MASK, ready_ns=at_ns)
         elif code == edges.DEVICE_PENDING:
             self._poll(value & _INDEX_MASK, pending_ns=at_ns)
         elif code == edges.DEVICE_LOST:
@@ -144,7 +130,6 @@ class Timeline:
         self._kept.clear()
         self._moments.clear()
         self._polls.clear()
-        self._late.clear()
         self._floor = position
         for _ in range(len(self._starts)):  # the steps that wait have nothing to wait for
             self._starts.popleft()
@@ -199,31 +184,6 @@ class Timeline:
             ready = ready_ns if ready is None else min(ready, ready_ns)
         self._polls[index] = (pending, ready)
 
-    def _is_behind_open(self, position: int) -> bool:
-        """Whether an entry stands behind an edge that opens a phase: such an edge is stamped after the poll."""
-        for index in range(position - 1, max(self._floor, position - _NEAR_EDGES) - 1, -1):
-            edge = self._edge(index)
-            if edge is None or edge[1] < edges.FIRST_VALUE:
-                return edge is not None and edge[1] < edges.CLOSE
-        return False
-
-    def _place_late(self) -> None:
-        """Polls behind a step's end get their moment from the next edge, where there is one by now."""
-        waiting, self._late = self._late, []
-        for late in waiting:
-            found = next(
-                (
-                    int(stamp * 1e9)
-                    for _, stamp, code in self._edges(late.position, late.position + _MAX_BEHIND)
-                    if edges.NEVER < code < edges.FIRST_VALUE and stamp * 1e9 >= late.after_ns
-                ),
-                None,
-            )
-            if found is not None:
-                self._poll(late.event, ready_ns=found)
-            elif late.position >= self._floor:
-                self._late.append(late)
-
     @staticmethod
     def _bound(chain: _Chain, device_ns: int, *, pending_ns: Optional[int], ready_ns: Optional[int]) -> None:
         if pending_ns is not None:
@@ -248,7 +208,6 @@ class Timeline:
             held: The steps that are not taken yet, the newest of which is last.
             is_over: Nothing more comes.
         """
-        self._place_late()
         waiting = [draft for draft in held if not draft.is_settled]
         for number, draft in enumerate(waiting):
             is_late = len(waiting) - number > MAX_HELD
@@ -339,9 +298,7 @@ class Timeline:
         """How to go on from here, once the steps before are stored."""
         chains = tuple((d, c.number, c.index, c.device_ns, c.offset) for d, c in self._chains.items())
         counts = (self._num_chains, self._told_until, self.num_lost, self.num_other)
-        return Snapshot(
-            self._floor, self._device, chains, dict(self._moments), dict(self._polls), tuple(self._late), counts
-        )
+        return Snapshot(self._floor, self._device, chains, dict(self._moments), dict(self._polls), counts)
 
     def taken(self, draft: Draft) -> dict[str, Any]:
         """A step was taken: what a cursor behind it must hold. Edges that only earlier ones needed are let go."""
@@ -357,7 +314,6 @@ class Timeline:
             "chains": found.chains,
             "moments": list(found.moments.items()),
             "polls": list(found.polls.items()),
-            "late": found.late,
             "counts": found.counts,
         }
 
@@ -372,5 +328,4 @@ class Timeline:
             self._chains[device] = _Chain(number, index, device_ns, Offset(*offset))
         self._moments = {index: Moment(*moment) for index, moment in found["moments"]}
         self._polls = {index: (pending, ready) for index, (pending, ready) in found["polls"]}
-        self._late = [_Late(*late) for late in found["late"]]
         self._num_chains, self._told_until, self.num_lost, self.num_other = found["counts"]
