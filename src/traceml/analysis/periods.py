@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Optional
 
+from traceml.analysis.cuts import cut_at
 from traceml.analysis.division import (
     BETWEEN,
     FETCH,
@@ -13,6 +14,7 @@ from traceml.analysis.division import (
     NO_GRAD,
     NUM_PHASES,
     STARTING,
+    SYNC,
     Draft,
     Period,
     segment_of,
@@ -92,6 +94,20 @@ class Periods:
         self._close_across(FETCH)
         self._period.acc[self._stack[-1]] += self._period.acc[FETCH]
         self._period.acc[FETCH] = 0
+
+    def _synced(self) -> None:
+        """A wait for other ranks is over."""
+        period, fetches = self._period, self._fetches
+        acc = period.acc
+        period.cut = cut_at(
+            self._last_ns,
+            acc,
+            fetches.period,
+            sync_ns=acc[SYNC] - (period.cut.acc[SYNC] if period.cut is not None else 0),
+            open_fetch=(fetches.serial, acc[FETCH] + acc[STARTING]),
+            last=period.cut,
+        )
+        period.cut.acc[FETCH] = period.cut.acc[STARTING] = 0
 
     def _start_ns(self) -> int:
         if self._period_ns is not None:
