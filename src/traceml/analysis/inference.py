@@ -314,13 +314,6 @@ class InferredSteps(Periods):
         fetches.split()
         self._has_worked, self._inside = False, None
 
-    def _join(self, period: Period, fetches: PeriodFetches, later: Period, later_fetches: PeriodFetches) -> None:
-        later.move(BETWEEN, IN_STEP)
-        if later.cut is not None:
-            later.cut.put_behind(period.acc, fetches)
-        period.merge(later)
-        self._fetches.join(fetches, later_fetches)
-
     def _end_inferred(self, how: str) -> None:
         """Declares that the open step ended where its piece does."""
         piece, self._piece = self._piece, None

@@ -11,6 +11,7 @@ from traceml.analysis.division import (
     BETWEEN,
     FETCH,
     FIRST_REGION,
+    IN_STEP,
     NO_GRAD,
     NUM_PHASES,
     STARTING,
@@ -94,6 +95,13 @@ class Periods:
         self._close_across(FETCH)
         self._period.acc[self._stack[-1]] += self._period.acc[FETCH]
         self._period.acc[FETCH] = 0
+
+    def _join(self, period: Period, fetches: PeriodFetches, later: Period, later_fetches: PeriodFetches) -> None:
+        later.move(BETWEEN, IN_STEP)
+        if later.cut is not None:
+            later.cut.put_behind(period.acc, fetches)
+        period.merge(later)
+        self._fetches.join(fetches, later_fetches)
 
     def _synced(self) -> None:
         """A wait for other ranks is over."""
