@@ -153,6 +153,7 @@ class LedgerFacts:
 
     whole: Optional[UnitSums] = None
     chunks: tuple[UnitSums, ...] = ()  # at most 256 of consecutive units, in order
+    clock: str = "host"  # of the cuts it rests on
     num_synced: int = 0  # steps in which all ranks synchronised
     num_unaligned: int = 0  # steps in which the ranks did not synchronise alike
     unaligned: str = ""  # the first of them, in words

@@ -40,8 +40,9 @@ def undecided(facts: Facts, limits: Thresholds) -> str:
     if reasons:
         return reasons[0]
     devices = {rank.state.identity.device.partition(":")[0] for rank in facts.ranks} - {"cpu"}
-    if devices and facts.clock != "device":
-        return f"on the host's clock nobody waits for a rank on {min(devices)}, and the device's was not there"
+    if devices and (facts.ledger is None or facts.ledger.clock != "device"):
+        # The host queues a collective and goes on: on its clock nobody waits, whoever is late.
+        return f"the waits of ranks on {min(devices)} are not told apart yet"
     return _unaligned(facts, limits)
 
 
