@@ -247,3 +247,15 @@ def test_an_odd_step_long_ago_does_not_silence_a_short_range() -> None:
     long_run = replace(known.ledger, num_synced=5_000, num_unaligned=20)
 
     assert straggler(replace(known, ledger=long_run), LIMITS) is not None
+
+
+@pytest.mark.parametrize(
+    ("phase", "where"),
+    [("between_steps", "between steps"), ("in_step", "in the rest of the step"), ("input", "in input")],
+)
+def test_the_place_of_a_straggler_reads_aloud(phase: str, where: str) -> None:
+    found = straggler(facts(replace(LATE, phase=phase)), LIMITS)
+
+    assert found is not None
+    assert f"all wait for rank 2, {where}: " in found.summary
+    assert "rank 2" in found.next

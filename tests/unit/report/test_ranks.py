@@ -12,9 +12,10 @@ from tests.unit.analysis.rank_worlds import World, simulate
 from tests.unit.report.store_fakes import MANIFEST, SECOND, FakeStore, state_of
 from traceml.analysis.ledger import Ledger
 from traceml.report.build import build_report
-from traceml.report.contract import Report
+from traceml.report.contract import DeathInfo, Report
 from traceml.report.files import summary_text
-from traceml.schema.records import HostSample, LiveSlot, MemoryReading, RankEnd
+from traceml.schema.records import Attempt, HostSample, LiveSlot, MemoryReading, RankDeath, RankEnd
+from traceml.schema.struct import from_plain
 from traceml.views.text.card import card
 
 LATE = World(phase="input", delay_ms=20, rank=2)
@@ -125,3 +126,52 @@ def test_the_card_says_how_the_ranks_compare_on_80_columns() -> None:
     assert "rank 2 has the most work" in " ".join(text.split())
     assert ", on rank 2 21" in " ".join(text.split())
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_the_headline_is_the_last_attempt_with_the_first_death_of_the_one_before() -> None:
+    deaths = (
+        RankDeath(1, 20, "backward", 5, "killed by SIGKILL"),
+        *(RankDeath(rank, 20, "sync", 6 + rank, "failed with DistBackendError") for rank in range(2, 9)),
+    )
+    attempts = [Attempt(number, 4, 19, 0, 30 * SECOND, deaths) for number in range(11)]
+    report = report_of(store_of(LATE, all_attempts=attempts))
+    text = card(report)
+
+    assert (report.run.restarts, report.run.steps) == (11, 80)
+    assert [attempt.number for attempt in report.attempts] == list(range(3, 11))
+    assert report.attempts[-1].duration_s == 30
+    assert report.attempts[-1].deaths[0] == DeathInfo(1, 20, "backward", "killed by SIGKILL")
+    assert len(report.attempts[-1].deaths) == 4
+    assert (
+        "11 restarts: in the attempt before rank 1 died first, in backward of step 20 (killed by SIGKILL)"
+        in " ".join(text.split())
+    )
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_an_attempt_without_a_step_says_so() -> None:
+    attempts = [Attempt(0, 4, 0, 0, SECOND, (RankDeath(3, 1, "between_steps", 5, "failed with RuntimeError"),))]
+    text = card(report_of(store_of(LATE, all_attempts=attempts)))
+
+    assert "1 restart: in the attempt before rank 3 died first, before its first step" in " ".join(text.split())
+
+
+def test_the_worst_summary_of_eight_ranks_with_restarts_and_findings_is_small_and_sound() -> None:
+    deaths = tuple(RankDeath(rank, 20, "sync", rank, "failed with DistBackendError") for rank in range(8))
+    attempts = [Attempt(number, 8, 19, 0, SECOND, deaths, f"node-0/attempt-{number}.db") for number in range(40)]
+    world = World(num_ranks=8, phase="backward", delay_ms=20, rank=5, length_noise=0.3)
+    report = report_of(store_of(world, 400, all_attempts=attempts))
+    text = summary_text(report)
+
+    assert len(text.encode()) < 32 * 1024
+    assert from_plain(Report, json.loads(text)) == report
+
+
+def test_steps_that_not_every_rank_has_are_noted() -> None:
+    store = store_of(LATE)
+    assert store.ledger_state is not None
+    store.ledger_state = replace(store.ledger_state, num_without_partner=1_204)
+
+    assert "1,204 steps are not in the comparison of the ranks: not every rank has them" in (
+        report_of(store).coverage.notes
+    )
