@@ -13,7 +13,7 @@ from traceml.diagnosis.price import NS_PER_MS, rule_text, severity_of
 from traceml.diagnosis.rank_advice import advice_for
 from traceml.diagnosis.sentences import part_of, share_in_words
 from traceml.schema import units
-from traceml.schema.phases import label
+from traceml.schema.phases import BETWEEN_STEPS, IN_STEP, label
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts, RankFacts
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from traceml.schema.syncs import UnitSums
 
 _PAIR: Final = 2
+_PLACES: Final = {BETWEEN_STEPS: "between steps", IN_STEP: "in the rest of the step"}
 _MOST_UNITS: Final = 0.5
 _NUM_NAMED: Final = 3
 
@@ -125,15 +126,15 @@ def late_rank(facts: Facts, limits: Thresholds) -> Optional[Late]:
 
 
 def _summary(late: Late, impact: Impact) -> str:
-    phase = units.clean(label(late.phase))
+    where = _PLACES.get(late.phase, f"in {units.clean(label(late.phase))}")
     if len(late.whole.ranks) == _PAIR:
         other = late.whole.ranks[1 - late.at]
-        return f"Rank {late.rank} is {units.duration(impact.ms * NS_PER_MS)} behind rank {other} in {phase}."
+        return f"Rank {late.rank} is {units.duration(impact.ms * NS_PER_MS)} behind rank {other} {where}."
     share = share_in_words(impact.pct / 100)
     compared = part_of(late.cost.mean_ns / late.cost.steps_a_unit, late.cost.period_ns / late.cost.steps_a_unit)
     if late.num_last >= _MOST_UNITS * late.whole.num_units:
-        return f"{share} of each step all wait for rank {late.rank}, in {phase}: {compared}."
-    return f"{share} of the time all wait for rank {late.rank}, in {phase}: {compared} a step."
+        return f"{share} of each step all wait for rank {late.rank}, {where}: {compared}."
+    return f"{share} of the time all wait for rank {late.rank}, {where}: {compared} a step."
 
 
 def _why(late: Late) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Mapping, Optional, Protocol, Sequence
 
 from traceml.analysis.gather import RankWindow, facts_of
 from traceml.diagnosis.ground import undecided
@@ -28,7 +28,7 @@ from traceml.report.rank_rows import ranks_of
 from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, run_ahead_of, spread
 from traceml.report.surroundings import memory_info, process_info, system_info
 from traceml.report.trim import trimmed
-from traceml.schema import phases
+from traceml.schema import phases, units
 from traceml.schema.struct import to_plain
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _report(found: _Found, diagnosis: Diagnosis, notes: Sequence[str]) -> Report
         coverage=coverage_of(
             facts,
             found.states,
-            (*_undecided(facts), *notes, *more_notes),
+            (*_of_ranks(facts), *notes, *more_notes),
             until_s={slot.rank: (slot.since_ns - found.manifest.created_ns) / _NS_PER_S for slot in found.live},
         ),
         events=events,
@@ -204,9 +204,14 @@ def _report(found: _Found, diagnosis: Diagnosis, notes: Sequence[str]) -> Report
     )
 
 
-def _undecided(facts: Facts) -> tuple[str, ...]:
+def _of_ranks(facts: Facts) -> Iterator[str]:
+    """What could not be said of the ranks, and of which steps."""
     reason = undecided(facts, LIMITS)
-    return (f"who waits for whom is not decided: {reason}",) if reason else ()
+    if reason:
+        yield f"who waits for whom is not decided: {reason}"
+    if facts.ledger is not None and facts.ledger.num_without_partner:
+        alone = units.count(facts.ledger.num_without_partner)
+        yield f"{alone} steps are not in the comparison of the ranks: not every rank has them"
 
 
 def _run(found: _Found) -> RunInfo:
