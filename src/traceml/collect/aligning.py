@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
 
 from traceml.analysis.ledger import Ledger
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from traceml.schema.records import RankState, StepRecord
     from traceml.schema.syncs import LedgerState
 
-Stored = Callable[[int, int], Sequence["StepRecord"]]
-"""The steps of a rank that are stored one by one, from a step on."""
+Stored = Callable[[int, int], Tuple[Sequence["StepRecord"], Mapping[int, str]]]
+"""The steps of a rank that are stored one by one, from a step on, and the names of its regions."""
 
 
 class Aligning:
@@ -32,7 +32,7 @@ class Aligning:
         if not steps or identity.world_size < 2:  # noqa: PLR2004  # several ranks
             return
         if self._ledger is None:
-            self._ledger = self._begin(identity.world_size, state)
+            self._ledger = self._begin(identity.world_size)
         self._ledger.feed(identity.rank, steps, regions=state.regions)
 
     def take(self) -> dict[str, object]:
@@ -41,11 +41,12 @@ class Aligning:
             return {}
         return {"units": self._ledger.take(), "ledger": self._ledger.state}
 
-    def _begin(self, world_size: int, first: RankState) -> Ledger:
+    def _begin(self, world_size: int) -> Ledger:
         state, self._state = self._state, None
         if state is None or state.world_size != world_size:
             return Ledger(world_size)
         ledger = Ledger(world_size, state)
         for rank in range(world_size):
-            ledger.feed(rank, self._stored(rank, state.from_step), regions=first.regions)
+            steps, regions = self._stored(rank, state.from_step)
+            ledger.feed(rank, steps, regions=regions)
         return ledger

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Final, Optional
+from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
 
 from traceml.collect.network import is_network
 from traceml.errors import RunError
@@ -90,12 +90,13 @@ class Keeping:
         finally:
             reader.close()
 
-    def steps_from(self, rank: int, first: int) -> list[StepRecord]:
-        """The steps of a rank that are stored one by one, from a step on."""
+    def steps_from(self, rank: int, first: int) -> tuple[list[StepRecord], Mapping[int, str]]:
+        """The steps of a rank that are stored one by one, from a step on, and the names of its regions."""
         reader = StoreReader(self.database)
         try:
             found = reader.window(rank, first=first, coarse=False).pieces
-            return [piece for piece in found if isinstance(piece, StepRecord)]
+            regions = next((state.regions for state in reader.states() if state.identity.rank == rank), {})
+            return [piece for piece in found if isinstance(piece, StepRecord)], regions
         finally:
             reader.close()
 
