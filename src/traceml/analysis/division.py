@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Optional
 
+from traceml.analysis.cuts import Cut
 from traceml.analysis.fetches import PeriodFetches
 from traceml.schema import phases
 from traceml.schema.records import Segment, StepRecord
+from traceml.schema.syncs import SyncCut
 from traceml.wire import edges
 
 # Slots of the accumulators: the phases, the regions, then three whose phase is known only later.
@@ -21,6 +23,7 @@ REGIONS: Final = range(FIRST_REGION, FETCH)
 INPUT: Final = phases.PHASE_INDEX[phases.INPUT]
 FORWARD: Final = phases.PHASE_INDEX[phases.FORWARD]
 BACKWARD: Final = phases.PHASE_INDEX[phases.BACKWARD]
+SYNC: Final = phases.PHASE_INDEX[phases.SYNC]
 OPTIMIZER: Final = phases.PHASE_INDEX[phases.OPTIMIZER]
 EVAL: Final = phases.PHASE_INDEX[phases.EVAL]
 IN_STEP: Final = phases.PHASE_INDEX[phases.IN_STEP]
@@ -52,6 +55,7 @@ class Period:
     user_step: Optional[int] = None
     is_fed_before: bool = False  # a training iterator was exhausted: the batch in hand was fetched in another period
     no_grad_to: Optional[int] = None  # the slot that no-grad forwards turned out to be
+    cut: Optional[Cut] = None  # at the end of its last sync
 
     @classmethod
     def fresh(cls) -> Period:
@@ -59,7 +63,12 @@ class Period:
         return cls(_NOTHING[:], _UNSEEN[:])
 
     def merge(self, other: Period) -> None:
-        """Takes another's times and counts in."""
+        """Takes in the times and counts of the period that follows."""
+        if other.cut is not None:
+            if self.cut is not None:
+                other.cut.num_syncs += self.cut.num_syncs
+                other.cut.longest_ns = max(other.cut.longest_ns, self.cut.longest_ns)
+            self.cut = other.cut
         for slot in range(NUM_SLOTS):
             self.acc[slot] += other.acc[slot]
             self.seen[slot] |= other.seen[slot]
@@ -81,6 +90,9 @@ class Period:
             if slot == NO_GRAD:
                 self.no_grad_to = to
         self.acc[slot], self.seen[slot] = 0, False
+        if self.cut is not None:
+            acc = self.cut.acc
+            acc[to], acc[slot] = acc[to] + acc[slot], 0
 
 
 @dataclass
@@ -143,6 +155,29 @@ def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:
         num_tokens,
         period.user_step,
         draft.failed_in,
+        None,
+        None if period.cut is None else _sync_cut(period.cut, draft, phase_ns, region_ns),
+    )
+
+
+def _sync_cut(
+    cut: Cut, draft: Draft, phase_ns: tuple[Optional[int], ...], region_ns: tuple[tuple[int, int], ...]
+) -> SyncCut:
+    """The part of a divided step before the end of its last sync. What no edge covers was before the first one."""
+    acc, training = cut.acc, draft.fetches.training
+    before = acc[:NUM_PHASES]
+    for serial, ns in cut.waited.items():
+        of_training = min(ns, training[serial].ns) if serial in training else 0
+        before[INPUT] += of_training
+        before[EVAL] += ns - of_training
+    before[EVAL] += cut.eval_ns
+    before[BETWEEN] += (phase_ns[BETWEEN] or 0) - draft.period.acc[BETWEEN]
+    return SyncCut(
+        cut.num_syncs,
+        cut.end_ns,
+        cut.longest_ns,
+        tuple([part if whole is not None and part <= whole else whole or 0 for part, whole in zip(before, phase_ns)]),
+        tuple([(number, min(acc[FIRST_REGION + number], whole)) for number, whole in region_ns]) if region_ns else (),
     )
 
 

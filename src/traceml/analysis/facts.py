@@ -8,6 +8,7 @@ from typing import Mapping, Optional
 from traceml.schema import phases
 from traceml.schema.distribution import Distribution
 from traceml.schema.records import Event, LoaderInfo, MemoryReading, RankState
+from traceml.schema.syncs import UnitSums
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class RankFacts:
     all_tokens: Optional[int] = None
     startup_ns: Optional[int] = None
     tail_ns: Optional[int] = None
+    first_steady_step: int = 0  # 0: there is no warm-up
     num_halted: int = 0  # left out: the process was stopped or traced
     device: Optional[DeviceFacts] = None  # None: no steady step has the device's clock
     host: Optional[RankFacts] = None  # the same rank on the host's clock, where this one is on the device's
@@ -143,6 +145,24 @@ class RankFacts:
     def typical_ns(self) -> Optional[float]:
         """The median steady period."""
         return self.period.quantile(0.5)
+
+
+@dataclass(frozen=True)
+class LedgerFacts:
+    """What the ranks did between two syncs, of the steady steps; and what of it could not be aligned, of all steps."""
+
+    whole: Optional[UnitSums] = None
+    chunks: tuple[UnitSums, ...] = ()  # at most 256 of consecutive units, in order
+    clock: str = "host"  # of the cuts it rests on
+    num_synced: int = 0  # steps in which all ranks synchronised
+    num_unaligned: int = 0  # steps in which the ranks did not synchronise alike
+    unaligned: str = ""  # the first of them, in words
+    num_without_partner: int = 0  # steps that not every rank has
+
+    @property
+    def num_units(self) -> int:
+        """The number of steady units."""
+        return self.whole.num_units if self.whole else 0
 
 
 @dataclass(frozen=True)
@@ -211,6 +231,7 @@ class Facts:
     events: tuple[Event, ...] = ()
     notes: tuple[str, ...] = ()  # one sentence each: what had to be counted in, or could not be told apart
     ending: Ending = field(default_factory=Ending)
+    ledger: Optional[LedgerFacts] = None  # None: nobody has aligned ranks
 
     @property
     def median_rank(self) -> Optional[RankFacts]:

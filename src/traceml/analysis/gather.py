@@ -8,6 +8,7 @@ from typing import Iterable, Optional, Sequence, Union
 
 from traceml.analysis.chunks import NameRegion, chunks_of, with_walls
 from traceml.analysis.facts import MOST_STEPS, DeviceFacts, Ending, Facts, RankFacts, is_absent_when_unseen
+from traceml.analysis.ledger_facts import ledger_facts
 from traceml.analysis.surroundings import memory_of, system_of
 from traceml.analysis.warmup import Warmup, find_warmup
 from traceml.schema.distribution import Distribution, bucket_of
@@ -25,6 +26,7 @@ from traceml.schema.records import (
     Segment,
     StepRecord,
 )
+from traceml.schema.syncs import LedgerState, UnitSums
 
 Piece = Union[StepRecord, Block]
 
@@ -51,6 +53,8 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
     inferred: bool = False,
     unsure: str = "",
     ending: Optional[Ending] = None,
+    units: Sequence[UnitSums] = (),
+    ledger: Optional[LedgerState] = None,
 ) -> Facts:
     """Turns records into the one input of every rule.
 
@@ -68,6 +72,8 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
         inferred: Whether steps were inferred, without `trace_step`.
         unsure: Why inferred steps cannot be trusted; empty when they can.
         ending: How the run ended, or that it goes on; None is not known.
+        units: What the ranks did between two syncs, in order.
+        ledger: How far that came, and what could not be aligned; None: nobody has tried.
 
     Returns:
         Facts without warm-up and failed steps in their distributions, with at most 64 chunks a rank. On the device's
@@ -93,6 +99,7 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
         events=tuple(events),
         notes=tuple(notes),
         ending=ending or Ending(),
+        ledger=ledger_facts(units, ledger, steady_from=max((rank.first_steady_step for rank in ranks), default=0)),
     )
 
 
@@ -139,6 +146,7 @@ def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str
         all_tokens=_sum_known(piece.num_tokens for piece in all_pieces),
         startup_ns=_segment_ns(segments, rank, "startup"),
         tail_ns=_segment_ns(segments, rank, "tail"),
+        first_steady_step=warmup.first_steady_step,
         device=_device_facts(window, steady_pieces, name_region),
         num_halted=num_halted,
     )

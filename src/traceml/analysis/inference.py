@@ -22,6 +22,7 @@ from traceml.analysis.division import (
     OPTIMIZER,
     SLOT_OF,
     STARTING,
+    SYNC,
     Draft,
     Period,
 )
@@ -37,8 +38,8 @@ _COUNT_MASK: Final = (1 << edges.UPDATE_BITS) - 1
 #: What an open code means here: a no-grad forward is an evaluation's or the step's own, which is known later.
 SLOTS: Final = [NO_GRAD if code == edges.EVAL else slot for code, slot in enumerate(SLOT_OF)]
 #: The slots whose close is looked at, while inferring and otherwise.
-CLOSES: Final = [slot >= FETCH or slot == BACKWARD for slot in range(NUM_SLOTS)]
-CLOSES_EXPLICIT: Final = [slot >= FETCH for slot in range(NUM_SLOTS)]
+CLOSES: Final = [slot >= FETCH or slot in (BACKWARD, SYNC) for slot in range(NUM_SLOTS)]
+CLOSES_EXPLICIT: Final = [slot >= FETCH or slot == SYNC for slot in range(NUM_SLOTS)]
 
 
 @dataclass
@@ -164,6 +165,8 @@ class InferredSteps(Periods):
         elif slot == NO_GRAD:
             if self._stack[0] == BETWEEN and not fetches.has_open:
                 period.move(NO_GRAD, EVAL)
+        elif slot == SYNC:
+            self._synced()
         elif self._in_backward:
             serials, self._in_backward = self._in_backward, []
             self._update(serials)
@@ -310,11 +313,6 @@ class InferredSteps(Periods):
         self._period = self._fresh()
         fetches.split()
         self._has_worked, self._inside = False, None
-
-    def _join(self, period: Period, fetches: PeriodFetches, later: Period, later_fetches: PeriodFetches) -> None:
-        later.move(BETWEEN, IN_STEP)
-        period.merge(later)
-        self._fetches.join(fetches, later_fetches)
 
     def _end_inferred(self, how: str) -> None:
         """Declares that the open step ended where its piece does."""

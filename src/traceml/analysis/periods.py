@@ -6,13 +6,16 @@ from collections import deque
 from dataclasses import replace
 from typing import Optional
 
+from traceml.analysis.cuts import cut_at
 from traceml.analysis.division import (
     BETWEEN,
     FETCH,
     FIRST_REGION,
+    IN_STEP,
     NO_GRAD,
     NUM_PHASES,
     STARTING,
+    SYNC,
     Draft,
     Period,
     segment_of,
@@ -92,6 +95,27 @@ class Periods:
         self._close_across(FETCH)
         self._period.acc[self._stack[-1]] += self._period.acc[FETCH]
         self._period.acc[FETCH] = 0
+
+    def _join(self, period: Period, fetches: PeriodFetches, later: Period, later_fetches: PeriodFetches) -> None:
+        later.move(BETWEEN, IN_STEP)
+        if later.cut is not None:
+            later.cut.put_behind(period.acc, fetches)
+        period.merge(later)
+        self._fetches.join(fetches, later_fetches)
+
+    def _synced(self) -> None:
+        """A wait for other ranks is over."""
+        period, fetches = self._period, self._fetches
+        acc = period.acc
+        period.cut = cut_at(
+            self._last_ns,
+            acc,
+            fetches.period,
+            sync_ns=acc[SYNC] - (period.cut.acc[SYNC] if period.cut is not None else 0),
+            open_fetch=(fetches.serial, acc[FETCH] + acc[STARTING]),
+            last=period.cut,
+        )
+        period.cut.acc[FETCH] = period.cut.acc[STARTING] = 0
 
     def _start_ns(self) -> int:
         if self._period_ns is not None:

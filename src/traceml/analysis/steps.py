@@ -22,6 +22,7 @@ from traceml.analysis.division import (
     OPTIMIZER,
     SLOT_OF,
     STARTING,
+    SYNC,
     Draft,
     Period,
     record_of,
@@ -33,15 +34,7 @@ from traceml.analysis.knowledge import advanced, learned
 from traceml.analysis.live import open_at_end
 from traceml.analysis.order import in_order
 from traceml.schema import phases
-from traceml.schema.records import (
-    Event,
-    Halt,
-    LiveSlot,
-    LoaderInfo,
-    Segment,
-    StepRecord,
-    Watching,
-)
+from traceml.schema.records import Event, Halt, LiveSlot, LoaderInfo, Segment, StepRecord, Watching
 from traceml.wire import edges
 from traceml.wire.codec import Body
 from traceml.wire.ring import EdgeBatch
@@ -262,6 +255,8 @@ class StepBuilder(InferredSteps):
         elif slot == STARTING:
             self._fetches.started(acc[STARTING])
             acc[STARTING] = 0
+        elif slot == SYNC:
+            self._synced()
 
     def _control(self, code: int) -> None:
         if code == edges.CLOSE_NO_BATCH:
@@ -387,6 +382,8 @@ class StepBuilder(InferredSteps):
         self.position, self._step = found["position"], found["step"]
         self._last_ns = self._period_ns = found["end_ns"]
         self._events.stored_ns = self._last_ns
+        if self._step:  # a ring that has nothing more to say was a rank's all the same
+            self.state = replace(self.state, first_step=1, last_step=self._step)
         self._has_forward, self._was_counted = found["has_forward"], found["was_counted"]
         inference, self._num_inferred = found.get("inference"), found.get("num_inferred", 0)
         training = found["training"] if inference is None else inference["fetches"]["training"]

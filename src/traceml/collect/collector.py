@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
 
+from traceml.collect.aligning import Aligning
+from traceml.collect.attempts import Failures, attempt_of
 from traceml.collect.bell import Bell
 from traceml.collect.end import Departure, ScriptExit, run_end
 from traceml.collect.halting import why_halted
@@ -85,6 +87,10 @@ class Collector:
         self._refused: set[str] = set()
         self._half_made: dict[str, float] = {}
         self._cursors = keeping.cursors()
+        self._aligning = Aligning(keeping.ledger(), keeping.steps_from)
+        self._failures = Failures()
+        self._former: dict[str, RingTail] = {}  # rings of attempts that a restart has ended
+        self._attempt = max((attempt.number + 1 for attempt in keeping.attempts()), default=0)
         self._sample_at_ns = 0
         self._launcher_gone_ns: Optional[int] = None
         self._exit_at: Optional[float] = None
@@ -181,22 +187,61 @@ class Collector:
         """Stores what is new; the newest portion together with the states, the live slots and `more`."""
         newest: Optional[Portion] = None
         has_news = is_due
-        for tail in self._tails.values():
+        for tail in sorted(self._tails.values(), key=lambda tail: tail.state.identity.attempt):
             for portion in tail.pump():
+                attempt = tail.state.identity.attempt
+                if attempt < self._attempt:
+                    self._former[tail.name] = self._tails.pop(tail.name)
+                    break
+                if attempt > self._attempt:
+                    if newest is not None:
+                        self._keeping.put(newest, **self._aligning.take())
+                        newest = None
+                    self._begin_attempt(attempt)
+                self._failures.learn(tail.name, portion.taken.steps)
                 has_news = has_news or portion.has_news
                 if portion.is_empty:
                     continue
                 if newest is not None:
-                    self._keeping.put(newest)
+                    self._keeping.put(newest, **self._aligning.take())
                 newest = portion
+                self._aligning.feed(tail.state, portion.taken.steps)
         if newest is None and not has_news:
             return
         live = [tail.live(self._clock(), alive=not self._life.is_gone(tail.pid)) for tail in self._ranks]
         states = [tail.state for tail in self._ranks]
         if newest is not None:
-            self._keeping.put(newest, live=live, states=states, **more)
+            self._keeping.put(newest, live=live, states=states, **self._aligning.take(), **more)
         else:
             self._keeping.append(live=live, states=states, **more)
+
+    def _begin_attempt(self, attempt: int) -> None:
+        """The ranks were started again: what the former ones left unfinished is stored, and put aside."""
+        self._attempt = attempt
+        former = [tail for tail in self._tails.values() if self._is_former(tail)]
+        if former:
+            self._end_attempt(former)
+            for tail in former:
+                self._former[tail.name] = self._tails.pop(tail.name)
+
+    def _is_former(self, tail: RingTail) -> bool:
+        """Whether a ring is of an attempt that is over; a process that trains not itself may live through them all."""
+        identity = tail.state.identity
+        has_been = tail.state.last_step is not None or self._life.is_gone(tail.pid)
+        return identity.pid != 0 and identity.attempt < self._attempt and has_been
+
+    def _end_attempt(self, former: list[RingTail]) -> None:
+        now_ns = self._clock()
+        self._life.look()
+        for tail in former:
+            gone_ns = self._life.gone_ns(tail.pid) if self._life.is_gone(tail.pid) else now_ns
+            portion = tail.finish(end_ns=gone_ns or 0)
+            self._failures.learn(tail.name, portion.taken.steps)
+            self._aligning.feed(tail.state, portion.taken.steps)
+            self._keeping.put(portion, states=[tail.state], **self._aligning.take())
+        ended = attempt_of(former, self._life, self._failures, now_ns=now_ns)
+        self._keeping.begin_attempt(ended)
+        self._aligning = Aligning(None, self._keeping.steps_from)
 
     def _find_rings(self) -> None:
         try:
@@ -204,7 +249,7 @@ class Collector:
         except OSError:
             return  # somebody removed the folder: the maps we hold go on
         for name in names:
-            if name not in self._tails and name not in self._refused:
+            if name not in self._tails and name not in self._former and name not in self._refused:
                 self._open(name)
 
     def _open(self, name: str) -> None:
@@ -316,7 +361,8 @@ class Collector:
                 continue
             portion = tail.finish(end_ns=gone_ns or 0)
             last_ns = max([last_ns, *(part.start_ns + part.duration_ns for part in portion.taken.segments)])
-            self._keeping.put(portion, states=[tail.state])
+            self._aligning.feed(tail.state, portion.taken.steps)
+            self._keeping.put(portion, states=[tail.state], **self._aligning.take())
         self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])
         self._ends = [tail.state.end for tail in ranks]
         self._departed = self._departure(now_ns, last_ns)
@@ -324,7 +370,7 @@ class Collector:
         self._keeping.put_end(end)
         self._keeping.close()
         self._bell.close()
-        for tail in self._tails.values():
+        for tail in (*self._tails.values(), *self._former.values()):
             tail.close()
         if self._sampling is not None:
             self._sampling.close()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Final, Optional
+from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
 
 from traceml.collect.network import is_network
 from traceml.errors import RunError
+from traceml.schema.records import StepRecord
 from traceml.store.opening import StoreFull
+from traceml.store.reader import StoreReader
 from traceml.store.writer import StoreWriter
 from traceml.wire.manifest import FILE as MANIFEST
 from traceml.wire.manifest import write_manifest
 
 if TYPE_CHECKING:
     from traceml.collect.tail import Portion
-    from traceml.schema.records import Manifest, RunEnd
+    from traceml.schema.records import Attempt, Manifest, RunEnd
+    from traceml.schema.syncs import LedgerState
 
 DATABASE: Final = Path("node-0") / "run.db"
 _RETRY_S: Final = 5.0
@@ -76,6 +81,46 @@ class Keeping:
     def cursors(self) -> dict[str, str]:
         """Where an earlier collector of this run stopped reading."""
         return self._store.cursors()
+
+    def ledger(self) -> Optional[LedgerState]:
+        """How far an earlier collector of this run came in aligning the ranks."""
+        reader = StoreReader(self.database)
+        try:
+            return reader.ledger()
+        finally:
+            reader.close()
+
+    def steps_from(self, rank: int, first: int) -> tuple[list[StepRecord], Mapping[int, str]]:
+        """The steps of a rank that are stored one by one, from a step on, and the names of its regions."""
+        reader = StoreReader(self.database)
+        try:
+            found = reader.window(rank, first=first, coarse=False).pieces
+            regions = next((state.regions for state in reader.states() if state.identity.rank == rank), {})
+            return [piece for piece in found if isinstance(piece, StepRecord)], regions
+        finally:
+            reader.close()
+
+    def attempts(self) -> list[Attempt]:
+        """The attempts of this run that restarts have ended."""
+        reader = StoreReader(self.database)
+        try:
+            return reader.attempts()
+        finally:
+            reader.close()
+
+    def begin_attempt(self, ended: Attempt) -> None:
+        """Puts the database of an attempt that ended aside, and begins an empty one.
+
+        Raises:
+            RunError: The database cannot be written.
+        """
+        name = f"attempt-{ended.number}.db"
+        try:
+            self._store.copy_to(self.database.with_name(name))
+            ended = replace(ended, file=f"{DATABASE.parent}/{name}")
+        except RunError as error:
+            self._noted(f"The steps of attempt {ended.number} could not be kept: {error}")
+        self._store.begin_attempt(ended)
 
     def put(self, portion: Portion, **more: Any) -> None:
         """Stores a portion of a ring with its cursors, in one transaction."""
@@ -140,7 +185,10 @@ class Keeping:
         assert self._home is not None
         try:
             self._store.copy_to(self._home / DATABASE)
-        except RunError as error:
+            for aside in self.database.parent.glob("attempt-*.db"):
+                if not (self._home / DATABASE).with_name(aside.name).exists():
+                    shutil.copyfile(aside, (self._home / DATABASE).with_name(aside.name))
+        except (RunError, OSError) as error:
             self._noted(f"The database could not be copied to '{self._home}': {error}")
             return False
         return True
@@ -180,7 +228,13 @@ class Keeping:
 def _remove(folder: Path) -> None:
     """Removes a local stand-in for a run folder: the files we put there, and what is empty then."""
     database = folder / DATABASE
-    for name in (database, database.with_name("run.db-wal"), database.with_name("run.db-shm"), folder / MANIFEST):
+    for name in (
+        *database.parent.glob("attempt-*.db"),
+        database,
+        database.with_name("run.db-wal"),
+        database.with_name("run.db-shm"),
+        folder / MANIFEST,
+    ):
         name.unlink(missing_ok=True)
     with suppress(OSError):  # somebody else's files are in there: it stays
         for empty in (database.parent, folder, folder.parent):

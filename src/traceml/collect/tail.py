@@ -53,6 +53,7 @@ class RingTail:
         self._cursor = cursors.get(self.name, "")
         self._halt: Optional[Halt] = None  # as seen from outside
         self._stored_sequence = int(cursors.get(self.name + _MESSAGES, "0"))
+        self._memory = self._learn()  # the identity stands among the first messages
 
     @property
     def made_at(self) -> float:
@@ -95,7 +96,8 @@ class RingTail:
         # The edges first: what a message explains was written behind it, so no edge comes before its message.
         batch = self._reader.read(self._builder.position)
         sequence = self._stored_sequence
-        memory = self._learn()
+        memory = (*self._memory, *self._learn())
+        self._memory = ()
         has_news = bool(batch.codes) or self._stored_sequence > sequence
         for piece in _pieces(batch):
             yield self._portion(self._take_in(piece), memory, has_news=has_news)

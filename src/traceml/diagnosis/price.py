@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from traceml.diagnosis.thresholds import Thresholds
 
 NS_PER_MS: Final = 1e6
-_MAX_SPEEDUP: Final = 1_000.0  # a step that is nothing but the cost would be infinitely faster; JSON knows no infinity
+MAX_SPEEDUP: Final = 1_000.0  # a step that is nothing but the cost would be infinitely faster; JSON knows no infinity
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def price_of(cost: Cost, rank: RankFacts) -> Impact:
         pct=100 * mean_ns / period_ns,
         low_ms=min(low_ns, mean_ns) / NS_PER_MS,
         high_ms=max(high_ns, mean_ns) / NS_PER_MS,
-        speedup=period_ns / max(period_ns - mean_ns, period_ns / _MAX_SPEEDUP),
+        speedup=period_ns / max(period_ns - mean_ns, period_ns / MAX_SPEEDUP),
     )
 
 

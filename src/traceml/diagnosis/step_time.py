@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Final, Optional
 
 from traceml.diagnosis.device import may_wait_for_host
 from traceml.diagnosis.finding import CRITICAL, INFO, WARNING, Evidence, Finding
-from traceml.diagnosis.ground import judged_rank, num_steps_needed, waiting_share, waits_steadily
+from traceml.diagnosis.ground import (
+    judged_rank,
+    num_steps_needed,
+    num_units_missing,
+    undecided,
+    waiting_share,
+    waits_steadily,
+)
 from traceml.diagnosis.loader_advice import loader_advice, loader_in_words
 from traceml.diagnosis.price import NS_PER_MS, phase_cost, price_of, rule_text, severity_of
 from traceml.diagnosis.sentences import (
@@ -83,7 +90,8 @@ def compute_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     share = compute_share(rank)
     if share < limits.compute_share:
         return None
-    largest, notes = _largest_in_words(rank), unseen_note(rank) + clock_note(facts, rank)
+    largest = _largest_in_words(rank)
+    notes = unseen_note(rank) + clock_note(facts, rank) + _ranks_note(facts, limits)
     notes += may_wait_for_host(facts, rank, limits)
     return Finding(
         diagnosis="COMPUTE_BOUND",
@@ -112,7 +120,7 @@ def balanced(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         severity=INFO,
         summary=_balanced_sentence(facts, rank, limits),
         why=f"{_largest_in_words(rank, num_phases=3)}{unseen_note(rank)}{clock_note(facts, rank)}"
-        f"{may_wait_for_host(facts, rank, limits)}",
+        f"{may_wait_for_host(facts, rank, limits)}{_ranks_note(facts, limits)}",
         next=_balanced_next(facts, rank, limits),
         rule=rule_text(balanced),
         evidence=(
@@ -125,14 +133,19 @@ def balanced(facts: Facts, limits: Thresholds) -> Optional[Finding]:
 def insufficient_data(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     """Too little was seen for a verdict: fewer than 8 steady steps (20 with several ranks), or steps not to be trusted.
 
-    Steps of the warm-up, failed steps and those in which the process was stopped or traced do not count.
+    Steps of the warm-up, failed steps and those in which the process was stopped or traced do not count. Where several
+    ranks synchronise, 20 units between two synchronisations are needed as well: with gradient accumulation over 4 steps
+    that takes 80.
 
     Next: let it run for the missing steps, or put `with traceml.trace_step(model):` around the body of the loop.
     """
     if judged_rank(facts, limits) is not None:
         return None
     summary, why, action = _missing(facts, limits)
-    rank = facts.median_rank
+    rank, missing = facts.median_rank, num_units_missing(facts, limits)
+    counted = Evidence("steady steps", float(rank.num_steady if rank else 0), num_steps_needed(facts, limits), "steps")
+    if missing and facts.ledger is not None:
+        counted = Evidence("synchronisations", float(facts.ledger.num_units), float(limits.min_units), "units")
     return Finding(
         diagnosis="INSUFFICIENT_DATA",
         severity=INFO,
@@ -140,9 +153,7 @@ def insufficient_data(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         why=why,
         next=action,
         rule=rule_text(insufficient_data),
-        evidence=(
-            Evidence("steady steps", float(rank.num_steady if rank else 0), num_steps_needed(facts, limits), "steps"),
-        ),
+        evidence=(counted,),
     )
 
 
@@ -159,6 +170,9 @@ def _missing(facts: Facts, limits: Thresholds) -> tuple[str, str, str]:
         return _no_step(facts.ending)
     rank = facts.median_rank or max(facts.ranks, key=lambda rank: rank.num_steps)
     needed = num_steps_needed(facts, limits)
+    missing = num_units_missing(facts, limits)
+    if rank.num_steady >= needed and missing:
+        return _units_missing(facts, missing, limits)
     if rank.num_steady >= needed:
         return "No step verdict: the steps took no measurable time.", "the sum of all periods is 0 ns", _TRACE_STEP
     why = (
@@ -174,6 +188,25 @@ def _missing(facts: Facts, limits: Thresholds) -> tuple[str, str, str]:
     else:
         action = f"run at least {units.count(needed - rank.num_steady)} more steps"
     return f"{rank.num_steady} of {needed} steady steps seen.", why, action
+
+
+def _units_missing(facts: Facts, missing: int, limits: Thresholds) -> tuple[str, str, str]:
+    """What to say of ranks that have not synchronised often enough."""
+    assert facts.ledger is not None
+    whole = facts.ledger.whole
+    steps_a_unit = whole.num_steps / whole.num_units if whole else 1.0
+    every = "" if steps_a_unit == 1 else f", one every {units.significant(steps_a_unit)} steps"
+    return (
+        f"{facts.ledger.num_units} of {limits.min_units} synchronisations of the ranks seen.",
+        f"who waits for whom is told between two of them{every}; those of the warm-up do not count",
+        f"run at least {units.count(round(missing * steps_a_unit))} more steps",
+    )
+
+
+def _ranks_note(facts: Facts, limits: Thresholds) -> str:
+    """That nobody can say who waits for whom, and why; else nothing."""
+    reason = undecided(facts, limits)
+    return f"; who waits for whom is not decided: {reason}" if reason else ""
 
 
 def _halted(rank: RankFacts) -> str:
@@ -213,20 +246,21 @@ def _largest_in_words(rank: RankFacts, *, num_phases: int = 1) -> str:
     return f"the largest other part is {words}" if num_phases == 1 else words
 
 
-def _largest_not_judged(facts: Facts, rank: RankFacts) -> tuple[float, str]:
-    names = _NOT_JUDGED if facts.clock == "host" else (SYNC,)
-    return max((rank.share(phase) or 0.0, phase) for phase in names)
+def _largest_not_judged(facts: Facts, rank: RankFacts, limits: Thresholds) -> tuple[float, str]:
+    is_told = facts.world_size > 1 and not undecided(facts, limits)
+    names = [*(() if is_told else (SYNC,)), *((H2D,) if facts.clock == "host" else ())]
+    return max(((rank.share(phase) or 0.0, phase) for phase in names), default=(0.0, SYNC))
 
 
 def _balanced_next(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
-    share, phase = _largest_not_judged(facts, rank)
+    share, phase = _largest_not_judged(facts, rank, limits)
     if share >= limits.overhead_share:
         return f"look at {label(phase)} with torch.profiler: TraceML does not judge it"
     return "nothing to do here; a profiler is not needed"
 
 
 def _balanced_sentence(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
-    share, phase = _largest_not_judged(facts, rank)
+    share, phase = _largest_not_judged(facts, rank, limits)
     if share >= limits.overhead_share:
         return f"No cause that is judged is worth a look; {label(phase)} takes {units.percent(share)} of the time."
     period_ns = rank.total_ns / rank.num_steady

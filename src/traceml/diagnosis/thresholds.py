@@ -57,6 +57,30 @@ class Thresholds:
     #: "Most of it in n steps" is said only when those steps hold at least this share of it.
     most_share: float = 0.50
 
+    #: Of windows of 20 units (between two syncs) 0 of 276 named a wrong rank and 106 of 108 the right one at 5 ms; of
+    #: 10 units the chance of being last cannot be told from luck.
+    min_units: int = 20
+    #: At 3 % no healthy run of 54 named a rank, 5 % lost the delays of 2 ms; the lower end of the interval is compared.
+    straggler_share: float = 0.03
+    #: Being last that often by luck must be this rare, over all ranks; 0.05 to 1e-6 gave the same names.
+    last_by_luck: float = 1e-4
+    #: A true cause at 20 ms covers 0.9 and more of what its rank does more; the best phase beside a busy core 0.49.
+    excess_coverage: float = 0.6
+    #: Healthy runs lose up to 6 % to whoever happens to be last, 9 beside other jobs; delays of 5 ms in turn 15 to 21.
+    rotating_share: float = 0.12
+    #: More than half of the ranks come last in turn; one or two that are always last are no rotation.
+    culprits_share: float = 0.5
+    #: Data length moves forward, backward and the tokens together; a pause moves one of them.
+    moves_together: float = 0.5
+    #: Where ranks outnumber cores gloo itself takes 28 % of a healthy step; the run that suffers from it had 57 %.
+    comm_share_of_crowded_host: float = 0.40
+    #: Elsewhere a fifth of the time is what better buckets or fewer reductions can be worth a look for (not measured).
+    comm_share: float = 0.20
+    #: A few steps that do not line up are an odd batch; a twentieth of them is another kind of run.
+    unaligned_share: float = 0.05
+    #: Syncs end together within 5 ms in 95 % of the units; half a unit apart, in half of them, is a shift by a step.
+    apart_share: float = 0.5
+
     #: More workers than this on one host are seldom what is missing; the storage or the decoding is.
     max_workers_advised: int = 16
 

@@ -8,7 +8,9 @@ from traceml.analysis.facts import Facts
 from traceml.diagnosis.device import h2d_bound, host_bound
 from traceml.diagnosis.finding import SEVERITIES, Diagnosis, Finding
 from traceml.diagnosis.overhead import overhead_bound
+from traceml.diagnosis.ranks import comm_bound, rotating_straggler
 from traceml.diagnosis.step_time import balanced, compute_bound, input_bound, insufficient_data
+from traceml.diagnosis.straggler import slow_rank, straggler
 from traceml.diagnosis.system import (
     SYSTEM_RULES,
     cpu_saturated,
@@ -23,16 +25,28 @@ from traceml.diagnosis.thresholds import LIMITS, Thresholds
 Rule = Callable[[Facts, Thresholds], Optional[Finding]]
 
 #: The rules that name a cause, with a price.
-CAUSES: Final[tuple[Rule, ...]] = (input_bound, h2d_bound, overhead_bound, host_bound)
+CAUSES: Final[tuple[Rule, ...]] = (
+    straggler,
+    rotating_straggler,
+    input_bound,
+    h2d_bound,
+    comm_bound,
+    overhead_bound,
+    host_bound,
+)
 
 #: Every diagnosis that exists, by the rule that gives it, in the order of the documentation.
 RULES: Final[Mapping[str, Rule]] = {
+    "STRAGGLER": straggler,
+    "ROTATING_STRAGGLER": rotating_straggler,
     "INPUT_BOUND": input_bound,
+    "COMM_BOUND": comm_bound,
     "H2D_BOUND": h2d_bound,
     "OVERHEAD_BOUND": overhead_bound,
     "HOST_BOUND": host_bound,
     "COMPUTE_BOUND": compute_bound,
     "BALANCED": balanced,
+    "SLOW_RANK": slow_rank,
     "INSUFFICIENT_DATA": insufficient_data,
     "CPU_SATURATED": cpu_saturated,
     "GPU_THROTTLED": gpu_throttled,
@@ -61,9 +75,12 @@ def diagnose(facts: Facts, limits: Thresholds = LIMITS) -> Diagnosis:
 
 def _step_time(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
     causes = [finding for finding in (rule(facts, limits) for rule in CAUSES) if finding is not None]
+    beside = slow_rank(facts, limits)
     if causes:
-        return tuple(sorted(causes, key=_price, reverse=True))
-    return _only((insufficient_data, compute_bound, balanced), facts, limits)
+        found = tuple(sorted(causes, key=_price, reverse=True))
+    else:
+        found = _only((insufficient_data, compute_bound, balanced), facts, limits)
+    return found if beside is None else (*found, beside)
 
 
 def _system(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Mapping, Optional, Protocol, Sequence
 
 from traceml.analysis.gather import RankWindow, facts_of
+from traceml.diagnosis.ground import undecided
+from traceml.diagnosis.thresholds import LIMITS
 from traceml.diagnosis.verdict import diagnose
 from traceml.report.contract import (
     SCHEMA_VERSION,
     STALE_S,
+    AttemptInfo,
     BlockInfo,
-    RankRow,
-    RanksInfo,
+    DeathInfo,
     Report,
     RunInfo,
     StepTimeInfo,
@@ -22,16 +24,18 @@ from traceml.report.contract import (
 from traceml.report.coverage import coverage_of, fold
 from traceml.report.ending import ending_of
 from traceml.report.findings import findings_of, verdict_of
+from traceml.report.rank_rows import ranks_of
 from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, run_ahead_of, spread
 from traceml.report.surroundings import memory_info, process_info, system_info
 from traceml.report.trim import trimmed
-from traceml.schema import phases
+from traceml.schema import phases, units
 from traceml.schema.struct import to_plain
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Chunk, Ending, Facts, RankFacts
     from traceml.diagnosis.finding import Diagnosis
     from traceml.schema.records import (
+        Attempt,
         DeviceSample,
         Event,
         HostSample,
@@ -43,10 +47,12 @@ if TYPE_CHECKING:
         RunEnd,
         Segment,
     )
+    from traceml.schema.syncs import LedgerState, UnitSums
 
 _NS_PER_S: Final = 1e9
-_MAX_ROWS: Final = 16  # of by_rank
 _MAX_BLOCKS: Final = 64
+_MAX_ATTEMPTS: Final = 8
+_MAX_DEATHS: Final = 4
 _SMALLEST_SHARE: Final = 0.001  # of a block's period; a smaller phase is left out of it
 
 
@@ -63,6 +69,9 @@ class Reader(Protocol):
     def live(self) -> list[LiveSlot]: ...  # noqa: D102
     def notes(self) -> dict[str, str]: ...  # noqa: D102
     def end(self) -> Optional[RunEnd]: ...  # noqa: D102
+    def attempts(self) -> list[Attempt]: ...  # noqa: D102
+    def ledger(self) -> Optional[LedgerState]: ...  # noqa: D102
+    def units(self, *, first: Optional[int] = None, last: Optional[int] = None) -> tuple[UnitSums, ...]: ...  # noqa: D102
     def window(self, rank: int, *, first: Optional[int] = None, last: Optional[int] = None) -> Any: ...  # noqa: D102
 
 
@@ -82,6 +91,7 @@ class _Found:
     is_running: bool
     folder: str
     is_whole: bool  # not a range of the steps
+    attempts: tuple[Attempt, ...] = ()
 
 
 def build_report(
@@ -131,6 +141,7 @@ def build_report(
         is_running=is_running,
         folder=folder,
         is_whole=window is None,
+        attempts=tuple(reader.attempts()),
     )
     return trimmed(_report(found, diagnose(facts), (*reader.notes().values(), *notes)))
 
@@ -164,6 +175,8 @@ def _facts(
         inferred=any(state.inferred for state in states),
         unsure=next((state.unsure for state in states if state.unsure), ""),
         ending=ending,
+        units=reader.units(first=first, last=last),
+        ledger=reader.ledger(),
     )
 
 
@@ -175,14 +188,30 @@ def _report(found: _Found, diagnosis: Diagnosis, notes: Sequence[str]) -> Report
         run=_run(found),
         verdict=verdict_of(diagnosis),
         step_time=_step_time(facts, diagnosis),
-        step_memory=memory_info(facts.memory, diagnosis),
+        step_memory=memory_info(facts, diagnosis),
         system=system_info(facts.system, diagnosis),
         process=process_info(facts.system),
         throughput=_throughput(found),
-        coverage=coverage_of(facts, found.states, (*notes, *more_notes)),
+        coverage=coverage_of(
+            facts,
+            found.states,
+            (*_of_ranks(facts), *notes, *more_notes),
+            until_s={slot.rank: (slot.since_ns - found.manifest.created_ns) / _NS_PER_S for slot in found.live},
+        ),
         events=events,
         loader=to_plain(facts.loader) if facts.loader else {},
+        attempts=tuple(_attempt(attempt) for attempt in found.attempts[-_MAX_ATTEMPTS:]),
     )
+
+
+def _of_ranks(facts: Facts) -> Iterator[str]:
+    """What could not be said of the ranks, and of which steps."""
+    reason = undecided(facts, LIMITS)
+    if reason:
+        yield f"who waits for whom is not decided: {reason}"
+    if facts.ledger is not None and facts.ledger.num_without_partner:
+        alone = units.count(facts.ledger.num_without_partner)
+        yield f"{alone} steps are not in the comparison of the ranks: not every rank has them"
 
 
 def _run(found: _Found) -> RunInfo:
@@ -223,10 +252,17 @@ def _run(found: _Found) -> RunInfo:
         live=_live(found),
         data_age_s=_age_s(found) if found.is_running else None,
         halted_steps=max((r.num_halted for r in facts.ranks), default=0),
+        restarts=len(found.attempts),
         reported_at=_iso(found.now_wall),
         compilations=_compilations(found.states, lambda state: state.num_compilations),
         recompilations=_compilations(found.states, lambda state: state.num_recompilations),
     )
+
+
+def _attempt(attempt: Attempt) -> AttemptInfo:
+    deaths = tuple(DeathInfo(death.rank, death.step, death.phase, death.how) for death in attempt.deaths[:_MAX_DEATHS])
+    duration_s = round(max(0, attempt.ended_ns - attempt.started_ns) / _NS_PER_S, 3)
+    return AttemptInfo(attempt.number, attempt.world_size, attempt.num_steps, duration_s, deaths, attempt.file)
 
 
 def _compilations(states: Sequence[RankState], number_of: Callable[[RankState], int]) -> Optional[int]:
@@ -290,36 +326,13 @@ def _step_time(facts: Facts, diagnosis: Diagnosis) -> StepTimeInfo:
         period_ms=period_of(rank),
         clock=facts.clock,
         phases=rows,
-        ranks=_ranks(facts),
+        ranks=ranks_of(facts),
         findings=findings_of(diagnosis.step_time),
         blocks=tuple(_block(chunk) for chunk in rank.chunks[:_MAX_BLOCKS]) if rank else (),
         epoch_start=epoch_start,
         wall_period_ms=period_of(rank.wall if rank else None),
         run_ahead_ms=run_ahead_of(rank),
     )
-
-
-def _ranks(facts: Facts) -> RanksInfo:
-    """The median rank, the one with most own work, and rows: that one first, then the first ranks."""
-    rank = facts.median_rank
-    steady = [r for r in facts.ranks if r.num_steady]
-    worst = max(steady, key=_own_work_ns) if len(steady) > 1 else None
-    ordered = ([worst] if worst else []) + [r for r in steady if r is not worst]
-    return RanksInfo(
-        median=rank.state.identity.rank if rank else None,
-        worst=worst.state.identity.rank if worst else None,
-        by_rank=tuple(_rank_row(r) for r in ordered[:_MAX_ROWS]),
-    )
-
-
-def _own_work_ns(rank: RankFacts) -> float:
-    return (rank.total_ns - (rank.phase_ns(phases.SYNC) or 0)) / rank.num_steady
-
-
-def _rank_row(rank: RankFacts) -> RankRow:
-    names = (*phases.PHASES, *sorted(name for name in rank.phases if name.startswith(phases.REGION_PREFIX)))
-    means = {name: ms(rank.mean_ns(name)) for name in names}
-    return RankRow(rank.state.identity.rank, rank.num_steady, ms(rank.period.mean), means)
 
 
 def _block(chunk: Chunk) -> BlockInfo:

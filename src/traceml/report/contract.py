@@ -55,6 +55,7 @@ class RunInfo:
     recompilations: Optional[int] = None
     data_age_s: Optional[float] = None  # while running: how old the newest data was then
     halted_steps: int = 0  # left out: the process was stopped or traced by a debugger
+    restarts: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,37 @@ class PhaseInfo:
 
 @dataclass(frozen=True)
 class RankRow:
-    """One rank's steady steps: means in ms."""
+    """One rank's steady steps: means in ms a step. The last four are of its work between two synchronisations."""
 
     rank: int
     steps: int
     period_ms: Optional[float]
     phases_ms: Mapping[str, Optional[float]]
+    own_ms: Optional[float] = None
+    gain_ms: Optional[float] = None  # what all would win if it were like the others
+    last_pct: Optional[float] = None  # of the synchronisations it came last in
+    memory_bytes: Optional[int] = None  # the most it held
+
+
+@dataclass(frozen=True)
+class PhaseRanks:
+    """A phase over the ranks: the mean ms of the median rank, and of the worst one, which is named."""
+
+    median_ms: Optional[float]
+    worst_ms: Optional[float]
+    worst: Optional[int]
+
+
+@dataclass(frozen=True)
+class SyncInfo:
+    """What the ranks lose to one another, over the units between two synchronisations: means in ms a step."""
+
+    units: int
+    steps: int
+    lost_ms: float  # to whoever comes last
+    transfer_ms: float  # communication itself
+    unaligned: int = 0  # steps in which the ranks did not synchronise alike
+    undecided: str = ""  # why no rank can be named; empty: it can
 
 
 @dataclass(frozen=True)
@@ -148,6 +174,8 @@ class RanksInfo:
     median: Optional[int]
     worst: Optional[int]
     by_rank: tuple[RankRow, ...] = ()
+    phases: Mapping[str, PhaseRanks] = field(default_factory=dict)  # with several ranks
+    sync: Optional[SyncInfo] = None  # with several ranks
 
 
 @dataclass(frozen=True)
@@ -210,6 +238,15 @@ class BytesInfo:
 
 
 @dataclass(frozen=True)
+class MemoryRanks:
+    """The most a rank held: that of the median rank, and of the worst one, which is named."""
+
+    median_bytes: int
+    worst_bytes: int
+    worst: int
+
+
+@dataclass(frozen=True)
 class StepMemoryInfo:
     """Memory of the largest rank; `diagnosis` is null until its rules exist."""
 
@@ -222,6 +259,7 @@ class StepMemoryInfo:
     full_in_steps: Optional[tuple[int, int]]
     source: Optional[str]  # cuda | mps | rss
     findings: tuple[FindingInfo, ...] = ()
+    ranks: Optional[MemoryRanks] = None  # with several ranks
 
 
 @dataclass(frozen=True)
@@ -276,6 +314,28 @@ class EventInfo:
 
 
 @dataclass(frozen=True)
+class DeathInfo:
+    """A rank's process that was gone: in which step and phase, and how it went."""
+
+    rank: int
+    step: int
+    phase: str
+    how: str
+
+
+@dataclass(frozen=True)
+class AttemptInfo:
+    """An attempt of the ranks that a restart ended: the first to die leads `deaths`; `file` holds its steps."""
+
+    number: int
+    world_size: int
+    steps: int
+    duration_s: float
+    deaths: tuple[DeathInfo, ...] = ()
+    file: str = ""
+
+
+@dataclass(frozen=True)
 class OverheadInfo:
     """What tracing itself cost, and how that was measured."""
 
@@ -294,6 +354,8 @@ class RankCoverage:
     lost_frames: int
     device_steps: Optional[int] = None  # steady steps with the device's clock; null where none has it
     steady_steps: Optional[int] = None  # all steady steps
+    until_s: Optional[float] = None  # its last edge, in seconds since the run was made
+    end: Optional[str] = None  # end | exception | shutdown | ...; null: it has not said goodbye
 
 
 @dataclass(frozen=True)
@@ -335,3 +397,4 @@ class Report:
     events: tuple[EventInfo, ...] = ()
     overhead: Optional[OverheadInfo] = None
     loader: Mapping[str, Any] = field(default_factory=dict)
+    attempts: tuple[AttemptInfo, ...] = ()  # before the one that this report is of, at most the last 8

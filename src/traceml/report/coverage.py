@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Final, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Iterator, Mapping, Optional, Sequence
 
 from traceml.report.contract import CoverageInfo, EventInfo, FaultInfo, RankCoverage
 from traceml.report.shares import ms
@@ -19,17 +19,20 @@ _NOTED_STEPS: Final = 3  # without device times, from which on they are worth a 
 _NOTED_SHARE: Final = 0.01  # ... and this share of the steady steps
 
 
-def coverage_of(facts: Facts, states: Sequence[RankState], notes: Sequence[str]) -> CoverageInfo:
+def coverage_of(
+    facts: Facts, states: Sequence[RankState], notes: Sequence[str], *, until_s: Mapping[int, float]
+) -> CoverageInfo:
     """What was heard and what was not; nothing is dropped without a note here.
 
     Args:
         facts: The clock and what analysis had to note.
         states: One a rank.
         notes: Sentences from the store and the run's folder.
+        until_s: Each rank's last edge, in seconds since the run was made.
     """
     return CoverageInfo(
         clock=facts.clock,
-        ranks=tuple(_rank(state, facts) for state in states),
+        ranks=tuple(_rank(state, facts, until_s.get(state.identity.rank)) for state in states),
         unseen=_unseen(facts),
         faults=_faults(states),
         clock_note=_clock_note(facts, states),
@@ -71,7 +74,7 @@ def _folded(kind: str, rank: int, text: str, group: Sequence[Event]) -> EventInf
     return EventInfo(kind, min(e.step for e in group), rank, typical, sum(e.count for e in group), text)
 
 
-def _rank(state: RankState, facts: Facts) -> RankCoverage:
+def _rank(state: RankState, facts: Facts, until_s: Optional[float]) -> RankCoverage:
     number, lost = state.identity.rank, state.num_lost_edges + state.num_lost_messages
     found = next((rank for rank in facts.ranks if rank.state.identity.rank == number), None)
     device = found.device if found is not None else None
@@ -82,6 +85,8 @@ def _rank(state: RankState, facts: Facts) -> RankCoverage:
         lost,
         device_steps=None if device is None else device.num_steps,
         steady_steps=None if found is None else found.wall.num_steady,
+        until_s=None if until_s is None else round(until_s, 1),
+        end=state.end.how if state.end else None,
     )
 
 

@@ -65,6 +65,9 @@ def _step_time(report: Report) -> dict[str, Value]:
             "other_pct",
         )
     }
+    sync = time.ranks.sync
+    flat["step_time/lost_ms"] = sync.lost_ms if sync and sync.units else None
+    flat["step_time/transfer_ms"] = sync.transfer_ms if sync and sync.units else None
     for name in ("mean", "p50", "p95", "p99", "max"):
         flat[f"step_time/period_{name}_ms"] = getattr(time.period_ms, name)
     flat["step_time/wall_period_mean_ms"] = time.wall_period_ms.mean if time.wall_period_ms else None

@@ -133,8 +133,9 @@ class Run:
         """A metric over the steps: minimum, mean and maximum a point.
 
         Args:
-            metric: `period`, a phase's name or `region:<name>` (ms); `allocated`, `reserved`, `peak`, `rss` (bytes);
-                `cpu` (percent of one core).
+            metric: `period`, a phase's name or `region:<name>` (ms); `own` (a rank's work between two synchronisations:
+                with all ranks the rows of a heat map), `gain`, `lost` and `transfer` (those two of all ranks, under
+                rank 0; ms); `allocated`, `reserved`, `peak`, `rss` (bytes); `cpu` (percent of one core).
             ranks: Those to speak of; None: all.
             window: First and last step; None: all.
             num_points: At most about so many points a rank, from the coarsest level that suffices.

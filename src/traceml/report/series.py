@@ -48,8 +48,9 @@ def read_series(
     Args:
         reader: The run's store.
         metric: `period`, a phase's name or `region:<name>` (ms), on the host's clock, or behind `device:` on the
-            device's; `run_ahead` (ms, the upper bound); `allocated`, `reserved`, `peak`, `rss` (bytes); `cpu` (percent
-            of one core).
+            device's; `run_ahead` (ms, the upper bound); `own` (a rank's work between two synchronisations), `gain`,
+            `lost` and `transfer` (those two of all ranks, under rank 0; ms); `allocated`, `reserved`, `peak`, `rss`
+            (bytes); `cpu` (percent of one core).
         ranks: Those to speak of; None: all.
         window: First and last step; None: all.
         num_points: How many points are wanted.

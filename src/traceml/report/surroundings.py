@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional, Sequence
 
-from traceml.report.contract import BytesInfo, ProcessInfo, StepMemoryInfo, SystemInfo
+from traceml.report.contract import BytesInfo, MemoryRanks, ProcessInfo, StepMemoryInfo, SystemInfo
 from traceml.report.findings import findings_of
 
 if TYPE_CHECKING:
-    from traceml.analysis.facts import MemoryFacts, SystemFacts
+    from traceml.analysis.facts import Facts, MemoryFacts, SystemFacts
     from traceml.diagnosis.finding import Diagnosis
     from traceml.schema.distribution import Distribution
 
 
-def memory_info(memory: Sequence[MemoryFacts], diagnosis: Diagnosis) -> StepMemoryInfo:
-    """Memory of the rank that holds most."""
+def memory_info(facts: Facts, diagnosis: Diagnosis) -> StepMemoryInfo:
+    """Memory of the rank that holds most, and of the ranks side by side."""
+    memory = facts.memory
     largest = max(memory, key=lambda m: (m.peak or m.allocated).maximum or 0, default=None)
     return StepMemoryInfo(
         diagnosis=diagnosis.memory[0].diagnosis if diagnosis.memory else None,
@@ -26,7 +27,17 @@ def memory_info(memory: Sequence[MemoryFacts], diagnosis: Diagnosis) -> StepMemo
         full_in_steps=None,
         source=largest.source if largest else None,
         findings=findings_of(diagnosis.memory),
+        ranks=_ranks(memory) if facts.world_size > 1 else None,
     )
+
+
+def _ranks(memory: Sequence[MemoryFacts]) -> Optional[MemoryRanks]:
+    """The lower median of the most that each rank held, and the largest."""
+    held = sorted((most, one.rank) for one in memory for most in [one.allocated.maximum] if most is not None)
+    if len(held) < 2:  # noqa: PLR2004  # nothing to compare
+        return None
+    worst_bytes, worst = held[-1]
+    return MemoryRanks(held[(len(held) - 1) // 2][0], worst_bytes, worst)
 
 
 def _bytes(found: Optional[Distribution]) -> Optional[BytesInfo]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Mapping, NamedTuple, Optional
 
 from traceml.schema.distribution import Distribution
+from traceml.schema.syncs import SyncCut
 
 #: What stands in `failed_in` of a step in which the process was stopped or traced: it is left out like a failed one.
 HALTED: Final = "halted"
@@ -50,6 +51,7 @@ class StepRecord(NamedTuple):
     user_step: Optional[int] = None
     failed_in: Optional[str] = None  # the phase that was open when the step raised, or HALTED; None: neither
     device: Optional[DeviceTimes] = None  # None: without the device's clock, or its events were lost
+    sync: Optional[SyncCut] = None  # None: it waited for no other rank
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,30 @@ class RankEnd:
     how: Optional[str]
     exception: str = ""
     at_ns: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class RankDeath:
+    """A rank's process that is gone: in which step and phase it was, and how it went as far as that is known."""
+
+    rank: int
+    step: int  # the one that was being measured
+    phase: str
+    at_ns: int
+    how: str  # "failed with ValueError", "killed by SIGKILL", "gone without a word"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run of the ranks that a restart has ended. `number` counts from 0, as torchrun does."""
+
+    number: int
+    world_size: int
+    num_steps: int  # of the rank that came farthest
+    started_ns: int
+    ended_ns: int
+    deaths: tuple[RankDeath, ...] = ()  # at most 16, the first ones first
+    file: str = ""  # its database, in the run's folder; empty: it could not be kept
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Sequence
 
 _NS_PER_MS = 1e6
 _KIB = 1024.0
@@ -55,3 +56,11 @@ def count(number: int) -> str:
 def clean(text: str) -> str:
     """Text that came from the user's side, without control characters: nothing of it can take over a terminal."""
     return "".join(" " if ch in "\n\r\t" else ch for ch in text if ch in "\n\r\t" or (ch.isprintable()))
+
+
+def listed(numbers: Sequence[int], *, most: int = 4) -> str:
+    """Some numbers in a sentence: `1`, `1 and 3`, `0, 1, 2, 3 and 60 more`."""
+    shown = [f"{number}" for number in numbers[:most]]
+    if len(numbers) > most:
+        return f"{', '.join(shown)} and {len(numbers) - most} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))

@@ -7,6 +7,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Seque
 from traceml.schema.distribution import Distribution
 from traceml.schema.phases import PHASES, REGION_PREFIX
 from traceml.schema.records import HALTED, Block, DeviceBlock, DeviceTimes, StepRecord
+from traceml.schema.syncs import SyncCut
 from traceml.store import packing
 from traceml.store.packing import (
     DEVICE_ENTRY,
@@ -217,7 +218,33 @@ def step_row(step: StepRecord) -> tuple[Any, ...]:
         step.user_step,
         step.failed_in,
         packing.pack_device(step.device) if step.device else None,
+        None if step.sync is None else pack_cut(step, step.sync),
     )
+
+
+def pack_cut(step: StepRecord, cut: SyncCut) -> bytes:
+    """A step's cut by what came after it, which is little: about 20 bytes."""
+    after = [(ns or 0) - before for ns, before in zip(step.phase_ns, cut.phase_ns)]
+    regions = [ns - before for (_, ns), (_, before) in zip(step.region_ns, cut.region_ns)]
+    return packing.pack_numbers((cut.num_syncs, cut.longest_ns, max(0, step.end_ns - cut.end_ns), *after, *regions))
+
+
+def unpack_cut(packed: bytes, step: StepRecord) -> SyncCut:
+    """The cut of a step that was packed.
+
+    Raises:
+        DamagedContent: It was not packed by us.
+    """
+    numbers = packing.unpack_numbers(packed)
+    if len(numbers) != 3 + len(PHASES) + len(step.region_ns):  # 3: the numbers before them
+        raise packing.DamagedContent("a cut of the wrong length")
+    num_syncs, longest_ns, behind_ns = numbers[:3]
+    after, regions = numbers[3 : 3 + len(PHASES)], numbers[3 + len(PHASES) :]
+    before = tuple([(ns or 0) - behind for ns, behind in zip(step.phase_ns, after)])
+    of_regions = tuple([(number, ns - behind) for (number, ns), behind in zip(step.region_ns, regions)])
+    if min(before) < 0 or any(ns < 0 for _, ns in of_regions):
+        raise packing.DamagedContent("a cut that does not add up")
+    return SyncCut(num_syncs, step.end_ns - behind_ns, longest_ns, before, of_regions)
 
 
 _AFTER_PHASES = 3 + len(PHASES)
@@ -229,9 +256,9 @@ def step_record(rank: int, row: tuple[Any, ...]) -> StepRecord:
     Raises:
         DamagedContent: Its regions, or the device's times, were not packed by us.
     """
-    regions, device = row[_AFTER_PHASES], row[-1]
+    regions, device, cut = row[_AFTER_PHASES], row[-2], row[-1]
     times = packing.unpack_device(device) if device else None
-    return StepRecord._make(
+    step = StepRecord._make(
         (
             rank,
             step_of(row[0]),
@@ -239,7 +266,9 @@ def step_record(rank: int, row: tuple[Any, ...]) -> StepRecord:
             row[2],
             row[3:_AFTER_PHASES],
             packing.unpack_regions(regions) if regions else (),
-            *row[_AFTER_PHASES + 1 : -1],
+            *row[_AFTER_PHASES + 1 : -2],
             times,
+            None,
         )
     )
+    return step if cut is None else step._replace(sync=unpack_cut(cut, step))

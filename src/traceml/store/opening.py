@@ -116,7 +116,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA cache_size=-4096")
         if version in UPGRADE:
             db.execute("BEGIN IMMEDIATE")
-            db.execute(UPGRADE[version])
+            for statement in UPGRADE[version]:
+                db.execute(statement)
             db.execute(f"PRAGMA user_version={VERSION}")
             db.execute("COMMIT")
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -193,7 +194,8 @@ class Source:
             version = _check_identity(db, self.path)
             if version in READ_AS_NEW:
                 db.execute("PRAGMA temp_store=MEMORY")
-                db.execute(READ_AS_NEW[version])
+                for statement in READ_AS_NEW[version]:
+                    db.execute(statement)
         except BaseException:
             db.close()
             raise

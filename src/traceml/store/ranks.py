@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Final, Mapping, NamedTuple, Optional, Sequence
 
 from traceml.store import retention
 from traceml.store.cover import Extent, complete_until
@@ -26,12 +26,11 @@ class KnownRank(NamedTuple):
     pending: tuple[StepRecord, ...]
 
 
-def read(db: sqlite3.Connection) -> dict[int, KnownRank]:
-    """What an earlier writer knew of each rank.
+def read_extents(db: sqlite3.Connection) -> dict[int, Extent]:
+    """What an earlier writer held of each rank, and of the units.
 
     Raises:
         sqlite3.Error: The database cannot be read.
-        DamagedContent: A step was not written by us.
     """
     marks: dict[int, dict[int, tuple[int, int]]] = {}
     for rank, level, head, low in db.execute("SELECT rank, level, head, low FROM held"):
@@ -39,8 +38,20 @@ def read(db: sqlite3.Connection) -> dict[int, KnownRank]:
     found = {}
     for rank, first, last in db.execute("SELECT rank, first_step, last_step FROM extents").fetchall():
         levels = [marks.get(rank, {}).get(level, (0, 0)) for level in range(TOP_LEVEL)]
-        extent = Extent(first, last, tuple(head for head, _ in levels), tuple(low for _, low in levels))
-        keys = (step_key(rank, complete_until(1, last) + 1), step_key(rank, last))
+        found[rank] = Extent(first, last, tuple(head for head, _ in levels), tuple(low for _, low in levels))
+    return found
+
+
+def read(db: sqlite3.Connection, extents: Mapping[int, Extent]) -> dict[int, KnownRank]:
+    """What an earlier writer knew of each rank.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
+        DamagedContent: A step was not written by us.
+    """
+    found = {}
+    for rank, extent in extents.items():
+        keys = (step_key(rank, complete_until(1, extent.last_step) + 1), step_key(rank, extent.last_step))
         found[rank] = KnownRank(extent, tuple(step_record(rank, row) for row in db.execute(_SELECT_STEPS, keys)))
     return found
 
@@ -83,7 +94,7 @@ def add_steps(  # the rank, its steps and the limits they come under
     kept = retention.trimmed(extent, plan, max_raw=max_raw if len(new) > max_raw else None)
     db.executemany(INSERT_STEP, [step_row(s) for s in new if s.step > kept.low[0] or s.step <= kept.head[0]])
     retention.drop(db, rank, old=extent, new=kept)
-    _put_extent(db, rank, old=known.extent if known else None, new=kept)
+    put_extent(db, rank, old=known.extent if known else None, new=kept)
     return KnownRank(kept, tuple(pending))
 
 
@@ -93,11 +104,12 @@ def apply_plan(db: sqlite3.Connection, rank: int, known: KnownRank, *, plan: Pla
     retention.drop(db, rank, old=known.extent, new=extent)
     if plan.is_early:
         extent = retention.fold_early(db, rank, extent)
-    _put_extent(db, rank, old=known.extent, new=extent)
+    put_extent(db, rank, old=known.extent, new=extent)
     return known._replace(extent=extent)
 
 
-def _put_extent(db: sqlite3.Connection, rank: int, *, old: Optional[Extent], new: Extent) -> None:
+def put_extent(db: sqlite3.Connection, rank: int, *, old: Optional[Extent], new: Extent) -> None:
+    """Stores what is held of a rank, where that has changed."""
     db.execute("INSERT OR REPLACE INTO extents VALUES (?, ?, ?)", (rank, new.first_step, new.last_step))
     if old is None or (old.head, old.low) != (new.head, new.low):
         rows = [(rank, level, new.head[level], new.low[level]) for level in range(TOP_LEVEL)]

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Iterable, Iterator, NamedTuple, Optional, Sequence, TypeVar, Union
 
 from traceml.schema.records import (
+    Attempt,
     Block,
     DeviceSample,
     Event,
@@ -21,6 +22,7 @@ from traceml.schema.records import (
     StepRecord,
 )
 from traceml.schema.struct import StructError, from_plain
+from traceml.schema.syncs import LedgerState, UnitSums
 from traceml.store import samples
 from traceml.store.columns import Kinds, check_amounts, check_columns
 from traceml.store.cover import NUM_FIRST_STEPS, Extent, Stretch, stretches, widen
@@ -28,8 +30,9 @@ from traceml.store.events import read_events
 from traceml.store.levels import BlockRow, block_record, step_record
 from traceml.store.opening import Source
 from traceml.store.packing import DamagedContent
-from traceml.store.series import SeriesPoint, check_metric, points_of
+from traceml.store.series import UNIT_METRICS, SeriesPoint, check_metric, points_of, unit_points_of
 from traceml.store.tables import BLOCK_COLUMNS, SPANS, STEP_COLUMNS, TOP_LEVEL, block_key, step_key
+from traceml.store.units import ALL_RANKS, read_regions, units_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +51,8 @@ _MARKED: Final = frozenset({"num_samples", "num_tokens", "user_step"})
 
 
 def _kinds(columns: Sequence[str]) -> tuple[Kinds, ...]:
-    known = {"regions": _MAYBE_BYTES, "device": _MAYBE_BYTES, "failed_in": _MAYBE_TEXT, "body": _BYTES}
+    known = {"regions": _MAYBE_BYTES, "failed_in": _MAYBE_TEXT, "body": _BYTES}
+    known.update(device=_MAYBE_BYTES, sync=_MAYBE_BYTES)
     plain = {"key", "end_ns", "start_ns", "period_ns", "epoch_start_ns"}
     return tuple(
         known.get(name)
@@ -59,7 +63,9 @@ def _kinds(columns: Sequence[str]) -> tuple[Kinds, ...]:
 
 _STEP_KINDS: Final = _kinds(STEP_COLUMNS)
 _BLOCK_KINDS: Final = _kinds(BLOCK_COLUMNS)
-_NO_AMOUNTS: Final = frozenset({"key", "end_ns", "start_ns", "regions", "failed_in", "user_step", "body", "device"})
+_NO_AMOUNTS: Final = frozenset(
+    {"key", "end_ns", "start_ns", "regions", "failed_in", "user_step", "body", "device", "sync"}
+)
 _STEP_AMOUNTS: Final = tuple(at for at, name in enumerate(STEP_COLUMNS) if name not in _NO_AMOUNTS)
 _BLOCK_AMOUNTS: Final = tuple(at for at, name in enumerate(BLOCK_COLUMNS) if name not in _NO_AMOUNTS)
 _SELECT_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  # our own columns
@@ -167,7 +173,12 @@ class StoreReader:
     def ranks(self) -> list[int]:
         """The ranks of which steps are stored."""
         with self._connection() as db:
-            return [rank for (rank,) in _checked(db.execute("SELECT rank FROM extents ORDER BY rank"), (_NUMBER,))]
+            return [
+                rank
+                for (rank,) in _checked(
+                    db.execute("SELECT rank FROM extents WHERE rank >= 0 ORDER BY rank"), (_NUMBER,)
+                )
+            ]
 
     def window(
         self, rank: int, *, first: Optional[int] = None, last: Optional[int] = None, coarse: bool = True
@@ -205,6 +216,37 @@ class StoreReader:
                     )
         return Window(rank, max(wide_first, extent.first_step), wide_last, tuple(pieces))
 
+    def attempts(self) -> list[Attempt]:
+        """The attempts before this one, oldest first: what else is asked is of the newest."""
+        return self._records(Attempt, "SELECT body FROM attempts ORDER BY number")
+
+    def ledger(self) -> Optional[LedgerState]:
+        """How far the ranks' ledger has come; None where there is none."""
+        found = self._records(LedgerState, "SELECT value FROM meta WHERE name = 'ledger'")
+        return found[0] if found else None
+
+    def units(
+        self, *, first: Optional[int] = None, last: Optional[int] = None, coarse: bool = True
+    ) -> tuple[UnitSums, ...]:
+        """What the ranks did between two syncs, by the steps first..last that end the units, in order.
+
+        Args:
+            first: The first step; None is the first of all.
+            last: The last step, inclusive; None is the last of all.
+            coarse: True: the first 2,048 steps' units one by one, then those of 64 steps together (of more where only
+                those sums are left). False: one by one wherever they are held.
+        """
+        with self._connection() as db:
+            extent = self._extent(db, ALL_RANKS)
+            asked = _clip(extent, first, last)
+            if extent is None or asked is None:
+                return ()
+            wide_first, wide_last = widen(extent, first=asked[0], last=asked[1])
+            raw_until = min(extent.head[0], NUM_FIRST_STEPS) if coarse else 0
+            found = stretches(extent, first=wide_first, last=wide_last, level=1 if coarse else 0, raw_until=raw_until)
+            regions = read_regions(db)
+            return tuple(unit for stretch in found for unit in units_of(db, stretch, regions))
+
     def series(
         self,
         metric: str,
@@ -218,8 +260,9 @@ class StoreReader:
 
         Args:
             metric: `period`, a phase's name or `region:<name>` (ns), on the host's clock, or behind `device:` on the
-                device's; `run_ahead` (ns, the upper bound); `allocated`, `reserved`, `peak`, `rss` (bytes); `cpu`
-                (percent of one core).
+                device's; `run_ahead` (ns, the upper bound); `own` (a rank's work between two syncs), `gain` (what all
+                would win if it were like the others), `lost` and `transfer` (of all ranks: under rank 0; ns);
+                `allocated`, `reserved`, `peak`, `rss` (bytes); `cpu` (percent of one core).
             ranks: None is all of them.
             first: The first step; None is each rank's first.
             last: The last step; None is each rank's last.
@@ -234,6 +277,13 @@ class StoreReader:
         """
         check_metric(metric)
         with self.snapshot(), self._connection() as db:
+            if metric in UNIT_METRICS:
+                extent = self._extent(db, ALL_RANKS)
+                asked = _clip(extent, first, last)
+                if extent is None or asked is None:
+                    return {}
+                by_rank = unit_points_of(db, metric, extent=extent, asked=asked, num_points=num_points)
+                return {rank: points for rank, points in by_rank.items() if ranks is None or rank in ranks}
             found: dict[int, list[SeriesPoint]] = {}
             for rank in self.ranks() if ranks is None else ranks:
                 extent = self._extent(db, rank)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Final, NamedTuple, Optional, Sequence
 
 from traceml.store.cover import NUM_FIRST_STEPS, Extent, complete_until
 from traceml.store.levels import BlockRow, block_of_blocks
-from traceml.store.tables import (
-    BLOCK_COLUMNS,
-    INSERT_BLOCK,
-    SPANS,
-    TOP_LEVEL,
-    block_key,
-    step_key,
-)
+from traceml.store.tables import BLOCK_COLUMNS, SPANS, TOP_LEVEL, block_key, insert_into, step_key
 
 if TYPE_CHECKING:
     import sqlite3
 
-_SELECT_BLOCKS: Final = f"SELECT {', '.join(BLOCK_COLUMNS[1:])} FROM blocks WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  # our own columns
+
+class Shelf(NamedTuple):
+    """Two tables that hold one kind of thing by step: one by one, and in the blocks of all levels.
+
+    `merge` makes the row of a coarser block of the rows of some neighbouring ones, without keys.
+    """
+
+    raw: str
+    blocks: str
+    columns: tuple[str, ...]  # of a block, the first one being its first step
+    merge: Callable[[Sequence[tuple[Any, ...]]], tuple[Any, ...]]
+
+
+def _merge_steps(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return block_of_blocks(list(map(BlockRow._make, rows)))
+
+
+STEPS: Final = Shelf("steps", "blocks", BLOCK_COLUMNS[1:], _merge_steps)
 
 
 class Plan(NamedTuple):
@@ -76,27 +86,29 @@ def _heads(plan: Plan) -> tuple[int, ...]:
     return tuple(-(-plan.num_first // SPANS[level + 1]) * SPANS[level + 1] for level in range(TOP_LEVEL))
 
 
-def drop(db: sqlite3.Connection, rank: int, *, old: Extent, new: Extent) -> None:
+def drop(db: sqlite3.Connection, rank: int, *, old: Extent, new: Extent, shelf: Shelf = STEPS) -> None:
     """Deletes what the new extent no longer holds."""
     for level in range(TOP_LEVEL):
         if old.low[level] < new.low[level]:
-            _delete(db, rank, level, after=max(old.low[level], new.head[level]), until=new.low[level])
+            _delete(db, rank, level, after=max(old.low[level], new.head[level]), until=new.low[level], shelf=shelf)
         if new.head[level] < old.head[level]:
-            _delete(db, rank, level, after=new.head[level], until=min(old.head[level], new.low[level]))
+            until = min(old.head[level], new.low[level])
+            _delete(db, rank, level, after=new.head[level], until=until, shelf=shelf)
 
 
-def _delete(db: sqlite3.Connection, rank: int, level: int, *, after: int, until: int) -> None:
+def _delete(db: sqlite3.Connection, rank: int, level: int, *, after: int, until: int, shelf: Shelf) -> None:
     if after >= until:
         return
     if level == 0:
-        keys = (step_key(rank, after + 1), step_key(rank, until))
-        db.execute("DELETE FROM steps WHERE key BETWEEN ? AND ?", keys)
+        table, keys = shelf.raw, (step_key(rank, after + 1), step_key(rank, until))
     else:
-        keys = (block_key(rank, level, after + 1), block_key(rank, level, until))
-        db.execute("DELETE FROM blocks WHERE key BETWEEN ? AND ?", keys)
+        table, keys = shelf.blocks, (block_key(rank, level, after + 1), block_key(rank, level, until))
+    db.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", keys)  # noqa: S608  # a table of ours
 
 
-def combine(db: sqlite3.Connection, rank: int, extent: Extent, *, last_step_before: int) -> Extent:
+def combine(
+    db: sqlite3.Connection, rank: int, extent: Extent, *, last_step_before: int, shelf: Shelf = STEPS
+) -> Extent:
     """Writes the coarser blocks that became complete since `last_step_before`; the extent after that.
 
     Where a part of such a block had been folded early, the rest of its children go too: a level holds whole groups.
@@ -107,33 +119,35 @@ def combine(db: sqlite3.Connection, rank: int, extent: Extent, *, last_step_befo
         until = complete_until(level + 1, extent.last_step)
         if until <= done:
             break
-        _write_parents(db, rank, level, after=max(done, low[level]), until=until)
+        _write_parents(db, rank, level, after=max(done, low[level]), until=until, shelf=shelf)
         if low[level] > done:
-            _delete(db, rank, level, after=low[level], until=done + SPANS[level + 1])
+            _delete(db, rank, level, after=low[level], until=done + SPANS[level + 1], shelf=shelf)
             low[level] = max(low[level], done + SPANS[level + 1])
     return extent._replace(low=tuple(low))
 
 
-def fold_early(db: sqlite3.Connection, rank: int, extent: Extent) -> Extent:
+def fold_early(db: sqlite3.Connection, rank: int, extent: Extent, *, shelf: Shelf = STEPS) -> Extent:
     """Folds every complete block into the coarser one around it, complete or not; the extent after that."""
     low = list(extent.low)
     for level in range(1, TOP_LEVEL):
         until = complete_until(level, extent.last_step)
         after = max(low[level], complete_until(level + 1, extent.last_step))
         if after < until:
-            _write_parents(db, rank, level, after=after, until=until)
+            _write_parents(db, rank, level, after=after, until=until, shelf=shelf)
         if low[level] < until:
-            _delete(db, rank, level, after=low[level], until=until)
+            _delete(db, rank, level, after=low[level], until=until, shelf=shelf)
             low[level] = until
     return extent._replace(low=tuple(low))
 
 
-def _write_parents(db: sqlite3.Connection, rank: int, level: int, *, after: int, until: int) -> None:
+def _write_parents(db: sqlite3.Connection, rank: int, level: int, *, after: int, until: int, shelf: Shelf) -> None:
     """Merges the blocks of a level in (after, until] into those one level higher, which may hold a part already."""
-    children: dict[int, list[BlockRow]] = {}
+    children: dict[int, list[tuple[Any, ...]]] = {}
+    select = f"SELECT {', '.join(shelf.columns)} FROM {shelf.blocks} WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608  # our own columns
     keys = (block_key(rank, level, after + 1), block_key(rank, level, until))
-    for row in map(BlockRow._make, db.execute(_SELECT_BLOCKS, keys)):
-        children.setdefault(block_key(rank, level + 1, row.first_step), []).append(row)
+    for row in db.execute(select, keys):
+        children.setdefault(block_key(rank, level + 1, row[0]), []).append(row)
+    insert = insert_into(shelf.blocks, len(shelf.columns) + 1)
     for key, rows in children.items():
-        part = list(map(BlockRow._make, db.execute(_SELECT_BLOCKS, (key, key))))
-        db.execute(INSERT_BLOCK, (key, *block_of_blocks([*part, *rows])))
+        part = db.execute(select, (key, key)).fetchall()
+        db.execute(insert, (key, *shelf.merge([*part, *rows])))

@@ -20,11 +20,13 @@ from traceml.store.packing import (
     DamagedContent,
 )
 from traceml.store.tables import SPANS, block_key, step_key, step_of
+from traceml.store.units import units_of
 
 if TYPE_CHECKING:
     import sqlite3
 
     from traceml.schema.records import DeviceTimes
+    from traceml.schema.syncs import Amount, UnitSums
 
 _PERIOD: Final = "period"
 _RUN_AHEAD: Final = "run_ahead"
@@ -39,6 +41,8 @@ _SAMPLED: Final[dict[str, tuple[str, str, str]]] = {
     "rss": ("processes", "rss_bytes", "at_ns"),
     "cpu": ("processes", "cpu_percent", "at_ns"),
 }
+#: What is known of each rank between two syncs, and of all ranks together (shown under rank 0).
+UNIT_METRICS: Final = ("own", "gain", "lost", "transfer")
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def check_metric(metric: str) -> None:
     Raises:
         UsageError: `unknown-metric`.
     """
-    known = (_PERIOD, *PHASES, _RUN_AHEAD, *_SAMPLED)
+    known = (_PERIOD, *PHASES, _RUN_AHEAD, *UNIT_METRICS, *_SAMPLED)
     own = metric.removeprefix(_DEVICE)
     is_known = own in ((_PERIOD, *PHASES) if own != metric else known) or own.startswith(REGION_PREFIX)
     if not is_known:
@@ -115,6 +119,35 @@ def points_of(
         if not any(part.is_seen for part in parts) and (metric in ABSENT_WHEN_UNSEEN or metric not in PHASE_INDEX):
             return []
     return _join(parts, start=asked[0], width=width)
+
+
+def unit_points_of(
+    db: sqlite3.Connection, metric: str, *, extent: Extent, asked: tuple[int, int], num_points: int
+) -> dict[int, list[SeriesPoint]]:
+    """Each rank's points of one of `UNIT_METRICS`, over the steps that end the units; `count` is that of the units.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
+        DamagedContent: A unit was not written by us.
+    """
+    width = max(1, -(-(asked[1] - asked[0] + 1) // max(num_points, 1)))
+    level = max(level for level, span in enumerate(SPANS) if span <= width)
+    first, last = widen(extent, first=asked[0], last=asked[1])
+    found: dict[int, list[_Part]] = {}
+    for stretch in stretches(extent, first=first, last=last, level=level):
+        for unit in units_of(db, stretch, {}):
+            for rank, amount in _amounts(unit, metric):
+                part = _Part(unit.first_step, unit.last_step, 0, 0, unit.num_units, *amount, is_seen=True)
+                found.setdefault(rank, []).append(part)
+    return {rank: _join(parts, start=asked[0], width=width) for rank, parts in found.items()}
+
+
+def _amounts(unit: UnitSums, metric: str) -> list[tuple[int, Amount]]:
+    if metric == "lost":
+        return [(0, unit.lost)]
+    if metric == "transfer":
+        return [(0, unit.transfer)]
+    return [(rank, sums.own if metric == "own" else sums.gain) for rank, sums in zip(unit.ranks, unit.by_rank)]
 
 
 def _entry_of(metric: str, regions: Mapping[int, str]) -> Optional[int]:

@@ -10,7 +10,7 @@ from traceml.schema.phases import PHASES
 APPLICATION_ID: Final = 0x54724D4C
 #: `user_version`. The order of `phases.PHASES` is part of the format: a change of it raises this number.
 #: Version 2 added `steps.device`.
-VERSION: Final = 2
+VERSION: Final = 3
 PAGE_BYTES: Final = 4096
 
 _STEP_BITS: Final = 40
@@ -36,6 +36,7 @@ STEP_COLUMNS: Final = (
     "user_step",
     "failed_in",
     "device",
+    "sync",
 )
 BLOCK_COLUMNS: Final = (
     "key",
@@ -52,11 +53,19 @@ BLOCK_COLUMNS: Final = (
     "body",
 )
 
+#: Of all ranks together: what lies between two syncs, by the step that ends it; and attempts that a restart ended.
+_RANK_DDL: Final = (
+    "CREATE TABLE units (key INTEGER PRIMARY KEY, body)",
+    "CREATE TABLE unit_blocks (key INTEGER PRIMARY KEY, first_step, last_step, body)",
+    "CREATE TABLE unit_regions (number INTEGER PRIMARY KEY, name TEXT NOT NULL)",
+    "CREATE TABLE attempts (number INTEGER PRIMARY KEY, body TEXT NOT NULL)",
+)
 DDL: Final[tuple[str, ...]] = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     # the keys are those of step_key() and block_key()
     f"CREATE TABLE steps (key INTEGER PRIMARY KEY, {', '.join(STEP_COLUMNS[1:])})",
     f"CREATE TABLE blocks (key INTEGER PRIMARY KEY, {', '.join(BLOCK_COLUMNS[1:])})",
+    *_RANK_DDL,
     "CREATE TABLE extents (rank INTEGER PRIMARY KEY, first_step, last_step)",
     # pieces of a level are held up to step `head`, and after step `low`
     "CREATE TABLE held (rank, level, head, low, PRIMARY KEY (rank, level)) WITHOUT ROWID",
@@ -68,6 +77,12 @@ DDL: Final[tuple[str, ...]] = (
     "CREATE TABLE events (id INTEGER PRIMARY KEY, kind, rank, step, at_ns, duration_ns, count, text)",
 )
 
+#: What is of one attempt of the ranks, and goes when they are started again.
+OF_AN_ATTEMPT: Final = (
+    *("steps", "blocks", "units", "unit_blocks", "unit_regions", "extents", "held"),
+    *("states", "live", "segments", "events", "memory", "processes"),
+)
+
 
 def insert_into(table: str, num_columns: int) -> str:
     """The statement that puts a whole row into a table of ours, in the place of one with the same key."""
@@ -75,9 +90,18 @@ def insert_into(table: str, num_columns: int) -> str:
     return f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608  # table is a name of this package
 
 
-#: What a writer does to a database of an older version, and a reader in its own memory: the columns it has not.
-UPGRADE: Final[dict[int, str]] = {1: "ALTER TABLE steps ADD COLUMN device"}
-READ_AS_NEW: Final[dict[int, str]] = {1: "CREATE TEMP VIEW steps AS SELECT *, NULL AS device FROM main.steps"}
+#: What a writer does to a database of an older version, and a reader in its own memory: the columns and tables it has
+#: not.
+_WITH_SYNC: Final = ("ALTER TABLE steps ADD COLUMN sync", *_RANK_DDL)
+UPGRADE: Final[dict[int, tuple[str, ...]]] = {
+    1: ("ALTER TABLE steps ADD COLUMN device", *_WITH_SYNC),
+    2: _WITH_SYNC,
+}
+_TEMP_DDL: Final = tuple(statement.replace("TABLE", "TEMP TABLE", 1) for statement in _RANK_DDL)
+READ_AS_NEW: Final[dict[int, tuple[str, ...]]] = {
+    1: ("CREATE TEMP VIEW steps AS SELECT *, NULL AS device, NULL AS sync FROM main.steps", *_TEMP_DDL),
+    2: ("CREATE TEMP VIEW steps AS SELECT *, NULL AS sync FROM main.steps", *_TEMP_DDL),
+}
 
 INSERT_STEP: Final = insert_into("steps", len(STEP_COLUMNS))
 INSERT_BLOCK: Final = insert_into("blocks", len(BLOCK_COLUMNS))

@@ -11,18 +11,20 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from traceml.schema.struct import to_plain
-from traceml.store import opening, ranks, samples
+from traceml.store import opening, ranks, samples, units
 from traceml.store.events import add_events, storable
 from traceml.store.opening import StoreFull
 from traceml.store.packing import DamagedContent
 from traceml.store.ranks import KnownRank
 from traceml.store.retention import PLANS
-from traceml.store.tables import PAGE_BYTES, SPANS
+from traceml.store.tables import OF_AN_ATTEMPT, PAGE_BYTES, SPANS
+from traceml.store.units import ALL_RANKS, KnownUnits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from traceml.schema.records import (
+        Attempt,
         DeviceSample,
         Event,
         HostSample,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         Segment,
         StepRecord,
     )
+    from traceml.schema.syncs import LedgerState, UnitSums
 
 __all__ = ["MAX_BYTES", "StoreFull", "StoreWriter"]
 
@@ -51,6 +54,7 @@ class _Memory(NamedTuple):
     ranks: dict[int, KnownRank]
     num_rows: dict[str, int]  # of each table of samples, and of events
     plan: int  # index in PLANS
+    units: Optional[KnownUnits] = None
 
 
 class StoreWriter:
@@ -101,6 +105,8 @@ class StoreWriter:
         live: Optional[Iterable[LiveSlot]] = None,
         cursors: Mapping[str, str] = {},
         notes: Mapping[str, str] = {},
+        units: Iterable[UnitSums] = (),
+        ledger: Optional[LedgerState] = None,
     ) -> None:
         """Stores all of it, or nothing.
 
@@ -116,6 +122,8 @@ class StoreWriter:
             live: What all ranks are doing now; replaces all earlier slots. None leaves them as they are.
             cursors: How far each ring has been read, by the ring's file name.
             notes: A sentence each, by a stable name.
+            units: What the ranks did between two syncs, in order. Those up to the last known one are passed over.
+            ledger: How far the ledger that gave them has come.
 
         Raises:
             StoreFull: `disk-full`: nothing of this call was stored; the writer can go on, here or elsewhere.
@@ -129,7 +137,10 @@ class StoreWriter:
                 self._db, events, num_rows=draft.num_rows["events"], max_rows=self._max_rows(10_000)
             )
             self._add_rows(segments=segments, states=states, live=live, cursors=cursors, notes=notes)
-            self._memory = self._fit(draft)
+            filled = self._add_units(draft, units)
+            if ledger is not None:
+                self._put_meta("ledger", _text(ledger))
+            self._memory = self._fit(filled)
         self._shorten_the_log()
 
     def put_end(self, end: RunEnd) -> None:
@@ -141,6 +152,23 @@ class StoreWriter:
         """
         with self._transaction():
             self._put_meta("end", json.dumps(to_plain(end)))
+
+    def begin_attempt(self, ended: Attempt) -> None:
+        """The ranks were started again: what was stored of them goes, and the attempt that ended is remembered.
+
+        Samples of host and devices, cursors and notes stay. A step of the new attempt is never taken for an old one.
+
+        Raises:
+            StoreFull: `disk-full`: nothing has changed.
+            RunError: `damaged-database` or `database-busy`, nothing has changed.
+        """
+        with self._transaction() as draft:
+            for table in OF_AN_ATTEMPT:
+                self._db.execute(f"DELETE FROM {table}")  # noqa: S608  # a table of ours
+            self._db.execute("DELETE FROM meta WHERE name IN ('ledger', 'plan')")
+            self._db.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?)", (ended.number, _text(ended)))
+            num_rows = {**draft.num_rows, "memory": 0, "processes": 0, "events": 0}
+            self._memory = _Memory({}, num_rows, 0)
 
     def cursors(self) -> dict[str, str]:
         """How far each ring has been read: ring file name -> cursor text.
@@ -219,7 +247,7 @@ class StoreWriter:
     @contextmanager
     def _transaction(self) -> Iterator[_Memory]:
         old = self._memory
-        draft = _Memory(dict(old.ranks), dict(old.num_rows), old.plan)
+        draft = _Memory(dict(old.ranks), dict(old.num_rows), old.plan, old.units)
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield draft
@@ -238,7 +266,10 @@ class StoreWriter:
         num_rows = {table.name: table.count(self._db) for table in samples.SAMPLE_TABLES}
         num_rows["events"] = int(self._db.execute("SELECT count(*) FROM events").fetchone()[0])
         plan = self._db.execute("SELECT value FROM meta WHERE name = 'plan'").fetchone()
-        return _Memory(ranks.read(self._db), num_rows, min(int(plan[0]), len(PLANS) - 1) if plan else 0)
+        extents = ranks.read_extents(self._db)
+        known_units = units.read(self._db, extents.pop(ALL_RANKS, None))
+        known_ranks = ranks.read(self._db, extents)
+        return _Memory(known_ranks, num_rows, min(int(plan[0]), len(PLANS) - 1) if plan else 0, known_units)
 
     def _add_steps(self, draft: _Memory, steps: Iterable[StepRecord]) -> None:
         given = list(steps)
@@ -257,6 +288,15 @@ class StoreWriter:
             draft.ranks[rank] = ranks.add_steps(
                 self._db, rank, own, known=draft.ranks.get(rank), plan=PLANS[draft.plan], max_raw=max_raw
             )
+
+    def _add_units(self, draft: _Memory, given: Iterable[UnitSums]) -> _Memory:
+        known = units.add_units(self._db, list(given), known=draft.units, plan=PLANS[draft.plan])
+        self._put_units_extent(draft.units, known)
+        return draft._replace(units=known)
+
+    def _put_units_extent(self, old: Optional[KnownUnits], new: Optional[KnownUnits]) -> None:
+        if new is not None and new is not old:
+            ranks.put_extent(self._db, ALL_RANKS, old=old.extent if old else None, new=new.extent)
 
     def _add_samples(self, draft: _Memory, given: Mapping[str, Iterable[Any]]) -> None:
         limit = self._max_rows(16_384)
@@ -302,7 +342,7 @@ class StoreWriter:
         plan = draft.plan
         while self._num_pages("page_count") - self._num_pages("freelist_count") > max_pages:
             plan = min(plan + 1, len(PLANS) - 1)
-            self._apply(draft, plan)
+            draft = self._apply(draft, plan)
             if plan == len(PLANS) - 1:  # nothing more can be given up
                 break
         if plan != draft.plan:
@@ -311,9 +351,14 @@ class StoreWriter:
             self._db.execute("PRAGMA incremental_vacuum(1)")  # a page a call: Python steps it only once
         return draft._replace(plan=plan)
 
-    def _apply(self, draft: _Memory, plan: int) -> None:
+    def _apply(self, draft: _Memory, plan: int) -> _Memory:
         for rank, known in list(draft.ranks.items()):
             draft.ranks[rank] = ranks.apply_plan(self._db, rank, known, plan=PLANS[plan])
+        if draft.units is None:
+            return draft
+        fewer = units.apply_plan(self._db, draft.units, plan=PLANS[plan])
+        self._put_units_extent(draft.units, fewer)
+        return draft._replace(units=fewer)
 
     def _num_pages(self, which: str) -> int:
         return int(self._db.execute(f"PRAGMA {which}").fetchone()[0])

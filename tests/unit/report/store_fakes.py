@@ -7,6 +7,7 @@ from typing import Optional
 
 from traceml.schema import phases
 from traceml.schema.records import (
+    Attempt,
     DeviceSample,
     Event,
     HostSample,
@@ -20,6 +21,7 @@ from traceml.schema.records import (
     Segment,
     StepRecord,
 )
+from traceml.schema.syncs import LedgerState, UnitSums
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -77,6 +79,9 @@ class FakeStore:
     slots: list[LiveSlot] = field(default_factory=list)
     all_notes: dict[str, str] = field(default_factory=dict)
     all_host: list[HostSample] = field(default_factory=list)
+    all_units: tuple[UnitSums, ...] = ()
+    ledger_state: Optional[LedgerState] = None
+    all_attempts: list[Attempt] = field(default_factory=list)
 
     def states(self) -> list[RankState]:
         """One a rank, with what its steps say."""
@@ -121,6 +126,19 @@ class FakeStore:
     def end(self) -> Optional[RunEnd]:
         """As given."""
         return self.ended
+
+    def attempts(self) -> list[Attempt]:
+        """As given."""
+        return self.all_attempts
+
+    def ledger(self) -> Optional[LedgerState]:
+        """As given."""
+        return self.ledger_state
+
+    def units(self, *, first: Optional[int] = None, last: Optional[int] = None) -> tuple[UnitSums, ...]:
+        """Those that end in a range of steps."""
+        low, high = first or 0, last if last is not None else 1 << 62
+        return tuple(unit for unit in self.all_units if low <= unit.last_step <= high)
 
     def window(self, rank: int, *, first: Optional[int] = None, last: Optional[int] = None) -> Window:
         """The steps of a rank in a range."""

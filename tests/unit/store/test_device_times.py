@@ -127,11 +127,12 @@ def test_only_the_steps_metrics_have_a_devices_clock(tmp_path: Path, metric: str
 def as_version_1(path: Path) -> None:
     """Makes the file what the first version wrote."""
     with closing(sqlite3.connect(path)) as db:
-        names = [row[1] for row in db.execute("PRAGMA table_info(steps)") if row[1] != "device"]
+        names = [row[1] for row in db.execute("PRAGMA table_info(steps)") if row[1] not in ("device", "sync")]
         db.execute("ALTER TABLE steps RENAME TO newer")
         db.execute(f"CREATE TABLE steps (key INTEGER PRIMARY KEY, {', '.join(names[1:])})")
         db.execute(f"INSERT INTO steps SELECT {', '.join(names)} FROM newer")
-        db.execute("DROP TABLE newer")
+        for table in ("newer", "units", "unit_blocks", "unit_regions", "attempts"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version=1")
         db.commit()
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Sequence
 
 from traceml.report.contract import STALE_S
 from traceml.schema import phases, units
 from traceml.views.text import columns
 from traceml.views.text.columns import clean
+from traceml.views.text.ranks import ranks_in_words, restarts_in_words
 from traceml.views.text.words import ending, headline, millis, plural, seconds, spoken, total
 
 if TYPE_CHECKING:
-    from traceml.report.contract import EventInfo, ImpactInfo, RankRow, Report, RunInfo, StepMemoryInfo
+    from traceml.report.contract import EventInfo, ImpactInfo, Report, RunInfo, StepMemoryInfo
 
 WIDTH: Final = 80
 _SHOWN_PCT: Final = 0.5  # a phase below is folded into the rest
@@ -216,7 +217,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     for label, text in (
         ("now", _now(report)),
         ("clock", _clock_row(report)),
-        ("ranks", _ranks(report)),
+        ("restarts", restarts_in_words(report)),
+        *(("ranks" if at == 0 else "", text) for at, text in enumerate(ranks_in_words(report))),
         ("speed", _speed(report)),
         ("memory", _memory(report.step_memory)),
         ("also", _also(report)),
@@ -275,21 +277,6 @@ def _clock_row(report: Report) -> str:
     if wall is None or wall.mean is None:
         return "the device's"
     return f"the device's; a step takes {millis(wall.mean)} of the wall"
-
-
-def _ranks(report: Report) -> str:
-    ranks = report.step_time.ranks
-    rows = {row.rank: row for row in ranks.by_rank}
-    if report.run.world_size < 2 or ranks.worst is None or ranks.median is None:  # noqa: PLR2004  # several ranks
-        return ""
-    median, worst = _own_work(rows.get(ranks.median)), _own_work(rows.get(ranks.worst))
-    return f"the bars show rank {ranks.median}, the median{median} · rank {ranks.worst} has the most work{worst}"
-
-
-def _own_work(row: Optional[RankRow]) -> str:
-    if row is None or row.period_ms is None:
-        return ""
-    return f" ({millis(row.period_ms - (row.phases_ms.get(phases.SYNC) or 0.0))} of its own)"
 
 
 def _speed(report: Report) -> str:

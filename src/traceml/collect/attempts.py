@@ -1,0 +1,86 @@
+"""Says what an attempt of the ranks was that a restart has ended: how far it came, who died first, in which phase."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Final, Iterable, Optional, Sequence
+
+from traceml.schema.records import Attempt, RankDeath
+
+if TYPE_CHECKING:
+    from traceml.collect.life import Life
+    from traceml.collect.tail import RingTail
+    from traceml.schema.records import StepRecord
+
+MAX_DEATHS: Final = 16
+_GOOD: Final = ("end", "shutdown", "trace-max-steps")
+
+
+class Failures:
+    """Remembers the newest failed step of each ring: its edges say where it was open, its end no longer does."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, str]] = {}
+
+    def learn(self, ring: str, steps: Iterable[StepRecord]) -> None:
+        """Takes newly finished steps in."""
+        for step in steps:
+            if step.failed_in is not None:
+                self._found[ring] = (step.step, step.failed_in)
+
+    def of(self, ring: str, step: int) -> Optional[tuple[int, str]]:
+        """The failed step, where it was the last one before this."""
+        found = self._found.get(ring)
+        return found if found is not None and found[0] == step - 1 else None
+
+
+def attempt_of(tails: Sequence[RingTail], life: Life, failures: Failures, *, now_ns: int) -> Attempt:
+    """The attempt of some rings, of which there is at least one, all finished.
+
+    The first death is the first process that was gone, or the first exception where the kernel tells no moments: the
+    others die of it.
+    """
+    deaths = [death for tail in tails for death in [_death(tail, life, failures, now_ns=now_ns)] if death is not None]
+    deaths.sort(key=lambda death: death.at_ns)
+    identities = [tail.state.identity for tail in tails]
+    gone_ns = [life.gone_ns(tail.pid) for tail in tails if life.is_gone(tail.pid)]
+    return Attempt(
+        number=identities[0].attempt,
+        world_size=max(identity.world_size for identity in identities),
+        num_steps=max((tail.state.last_step or 0 for tail in tails), default=0),
+        started_ns=min(identity.process_start_ns for identity in identities),
+        ended_ns=max((ns for ns in gone_ns if ns is not None), default=now_ns),
+        deaths=tuple(deaths[:MAX_DEATHS]),
+    )
+
+
+def _death(tail: RingTail, life: Life, failures: Failures, *, now_ns: int) -> Optional[RankDeath]:
+    end = tail.state.end
+    if end is not None and end.how in _GOOD:
+        return None
+    slot = tail.live(now_ns, alive=False)
+    step, phase = failures.of(tail.name, slot.step) or (slot.step, slot.phase)
+    if end is not None and end.at_ns is not None:
+        at_ns = end.at_ns
+    else:
+        at_ns = (life.gone_ns(tail.pid) if life.is_gone(tail.pid) else None) or slot.since_ns
+    return RankDeath(tail.state.identity.rank, step, phase, at_ns, _how(tail, life))
+
+
+def _how(tail: RingTail, life: Life) -> str:
+    end = tail.state.end
+    if end is not None and end.exception:
+        return f"failed with {end.exception}"
+    status = life.wait_status(tail.pid)
+    if status is None:
+        return "gone without a word"
+    code = os.waitstatus_to_exitcode(status)
+    return f"killed by {_signal_name(-code)}" if code < 0 else f"left with exit code {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,160 @@
+"""Judges whether one rank makes all others wait, in which phase, and what they would win without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Optional
+
+from traceml.diagnosis.finding import INFO, Evidence, Finding
+from traceml.diagnosis.ground import judged_rank, undecided
+from traceml.diagnosis.ledger_price import UnitCost, drift_ns, impact_of, unit_cost
+from traceml.diagnosis.luck import chance_of_last, clumping
+from traceml.diagnosis.price import NS_PER_MS, rule_text, severity_of
+from traceml.diagnosis.rank_advice import advice_for
+from traceml.diagnosis.sentences import part_of, share_in_words
+from traceml.schema import units
+from traceml.schema.phases import BETWEEN_STEPS, IN_STEP, label
+
+if TYPE_CHECKING:
+    from traceml.analysis.facts import Facts, RankFacts
+    from traceml.diagnosis.finding import Impact
+    from traceml.diagnosis.thresholds import Thresholds
+    from traceml.schema.syncs import UnitSums
+
+_PAIR: Final = 2
+_PLACES: Final = {BETWEEN_STEPS: "between steps", IN_STEP: "in the rest of the step"}
+_MOST_UNITS: Final = 0.5
+_NUM_NAMED: Final = 3
+
+
+@dataclass(frozen=True)
+class Late:
+    """The rank that costs the others most: how often it is last, and what it has more of than the others' median."""
+
+    rank: int
+    at: int  # its place in the ledger's ranks
+    judged: RankFacts
+    whole: UnitSums
+    cost: UnitCost
+    num_last: int
+    luck: float
+    excess_ns: dict[str, float]  # a unit, by phase, those above 0, the largest first
+
+    @property
+    def coverage(self) -> float:
+        """The share of the largest excess in all of them."""
+        return next(iter(self.excess_ns.values())) / sum(self.excess_ns.values()) if self.excess_ns else 0.0
+
+    @property
+    def phase(self) -> str:
+        """The phase of the largest excess."""
+        return next(iter(self.excess_ns))
+
+
+def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
+    """One rank makes all others wait: without it every step would be at least 3 % shorter, surely, in one phase.
+
+    What a rank does between two synchronisations is compared, over at least 20 of them. The lower end of the interval
+    of what all would win counts. The rank must come last more often than by luck (1 in 10,000), and 60 % of what it
+    does more than the others' median must be in one phase. The price is a replay with this rank like the others.
+
+    Next: fits the phase: its loader, its batches, its device, or what only this rank does between the steps.
+    """
+    late = late_rank(facts, limits)
+    if late is None or late.coverage < limits.excess_coverage:
+        return None
+    impact = impact_of(late.cost, drift_ns(late.whole))
+    return Finding(
+        diagnosis="STRAGGLER",
+        severity=severity_of(impact, late.judged, limits),
+        summary=_summary(late, impact),
+        why=_why(late),
+        next=advice_for(facts, late.rank, late.phase),
+        rule=rule_text(straggler),
+        evidence=_evidence(late, limits),
+        ranks=(late.rank,),
+        phases=(late.phase,),
+        impact=impact,
+    )
+
+
+def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
+    """One rank is slower in every phase: as a straggler, but no phase has 60 % of what it does more than the others.
+
+    It is no cause that this script holds: most likely its core or its device is busy with something else, or slower.
+
+    Next: look at what else runs on the core or the device of this rank.
+    """
+    late = late_rank(facts, limits)
+    if late is None or not late.excess_ns or late.coverage >= limits.excess_coverage:
+        return None
+    impact = impact_of(late.cost, drift_ns(late.whole))
+    named = list(late.excess_ns.items())[:_NUM_NAMED]
+    more = ", ".join(f"{units.clean(label(name))} {units.duration(ns / late.cost.steps_a_unit)}" for name, ns in named)
+    return Finding(
+        diagnosis="SLOW_RANK",
+        severity=INFO,
+        summary=f"Rank {late.rank} is slower in every phase: {units.duration(impact.ms * NS_PER_MS)} of each step.",
+        why=f"more than the others' median: {more}; {_last_in_words(late)}",
+        next=f"see what else runs on the core or device of rank {late.rank}, and whether it is slower itself",
+        rule=rule_text(slow_rank),
+        evidence=_evidence(late, limits),
+        ranks=(late.rank,),
+        phases=tuple(name for name, _ in named),
+        impact=impact,
+    )
+
+
+def late_rank(facts: Facts, limits: Thresholds) -> Optional[Late]:
+    """The rank that surely costs the others something, in whatever phase; None when there is none, or no ground."""
+    judged, ledger = judged_rank(facts, limits), facts.ledger
+    if judged is None or ledger is None or ledger.whole is None or undecided(facts, limits):
+        return None
+    whole = ledger.whole
+    at = max(range(len(whole.ranks)), key=lambda place: whole.by_rank[place].gain.total)
+    sums = whole.by_rank[at]
+    clumps = clumping([(chunk.by_rank[at].num_last, chunk.num_units) for chunk in ledger.chunks])
+    luck = chance_of_last(round(sums.num_last / clumps), round(whole.num_units / clumps), len(whole.ranks))
+    if whole.num_units < limits.min_units or luck >= limits.last_by_luck:
+        return None
+    cost = unit_cost(ledger, judged, lambda chunk: chunk.by_rank[at].gain)
+    if cost.low_share < limits.straggler_share:
+        return None
+    means = {name: ns / whole.num_units for name, ns in zip(whole.phases, sums.excess_ns) if ns > 0}
+    excess = dict(sorted(means.items(), key=lambda item: -item[1]))
+    return Late(whole.ranks[at], at, judged, whole, cost, sums.num_last, luck, excess)
+
+
+def _summary(late: Late, impact: Impact) -> str:
+    where = _PLACES.get(late.phase, f"in {units.clean(label(late.phase))}")
+    if len(late.whole.ranks) == _PAIR:
+        other = late.whole.ranks[1 - late.at]
+        return f"Rank {late.rank} is {units.duration(impact.ms * NS_PER_MS)} behind rank {other} {where}."
+    share = share_in_words(impact.pct / 100)
+    compared = part_of(late.cost.mean_ns / late.cost.steps_a_unit, late.cost.period_ns / late.cost.steps_a_unit)
+    if late.num_last >= _MOST_UNITS * late.whole.num_units:
+        return f"{share} of each step all wait for rank {late.rank}, {where}: {compared}."
+    return f"{share} of the time all wait for rank {late.rank}, {where}: {compared} a step."
+
+
+def _why(late: Late) -> str:
+    more = units.duration(late.excess_ns[late.phase] / late.cost.steps_a_unit)
+    whose = f"rank {late.whole.ranks[1 - late.at]}" if len(late.whole.ranks) == _PAIR else "the others' median"
+    phase = units.clean(label(late.phase))
+    return (
+        f"{phase} takes it {more} a step more than {whose}, {units.percent(late.coverage)} of all it does more; "
+        f"{_last_in_words(late)}"
+    )
+
+
+def _last_in_words(late: Late) -> str:
+    return f"it came last in {units.count(late.num_last)} of {units.count(late.whole.num_units)} synchronisations"
+
+
+def _evidence(late: Late, limits: Thresholds) -> tuple[Evidence, ...]:
+    return (
+        Evidence("gain, lower end", 100 * late.cost.low_share, 100 * limits.straggler_share, "%"),
+        Evidence("synchronisations", float(late.whole.num_units), float(limits.min_units), "units"),
+        Evidence("last by luck", 100 * late.luck, 100 * limits.last_by_luck, "%"),
+        Evidence("excess in one phase", 100 * late.coverage, 100 * limits.excess_coverage, "%"),
+    )

@@ -1,0 +1,75 @@
+"""Says on the card how the ranks compare: the median and the busiest, where they differ, what they wait for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Iterator, Optional
+
+from traceml.schema import phases, units
+from traceml.views.text.columns import clean
+from traceml.views.text.words import millis
+
+if TYPE_CHECKING:
+    from traceml.report.contract import PhaseRanks, RankRow, Report, SyncInfo
+
+_NOTABLE: Final = 0.1  # of the period: a phase that differs less between the ranks is not told
+_MAX_APART: Final = 2
+
+
+def ranks_in_words(report: Report) -> Iterator[str]:
+    """At most three lines; none of a run with one rank."""
+    ranks = report.step_time.ranks
+    if report.run.world_size < 2 or ranks.worst is None or ranks.median is None:  # noqa: PLR2004  # several ranks
+        return
+    rows = {row.rank: row for row in ranks.by_rank}
+    median, worst = _own_work(rows.get(ranks.median)), _own_work(rows.get(ranks.worst))
+    yield f"the bars show rank {ranks.median}, the median{median} · rank {ranks.worst} has the most work{worst}"
+    period_ms = report.step_time.period_ms.mean or 0.0
+    apart = [_apart(name, phase) for name, phase in ranks.phases.items() if _is_apart(name, phase, period_ms)]
+    if apart:
+        yield " · ".join(apart[:_MAX_APART])
+    if ranks.sync is not None and ranks.sync.units:
+        yield _waits(ranks.sync)
+
+
+def restarts_in_words(report: Report) -> str:
+    """That this is not the first attempt, and who died first in the one before; nothing without a restart."""
+    if not report.attempts:
+        return ""
+    last = report.attempts[-1]
+    times = "1 restart" if report.run.restarts == 1 else f"{units.count(report.run.restarts)} restarts"
+    if not last.deaths:
+        return f"{times}: the attempt before ended after step {units.count(last.steps)}"
+    first = last.deaths[0]
+    phase = _label(first.phase)
+    where = f"in {phase} of step {units.count(first.step)}" if last.steps else "before its first step"
+    return f"{times}: in the attempt before rank {first.rank} died first, {where} ({clean(first.how)})"
+
+
+def _label(name: str) -> str:
+    known = name in phases.LABELS or name.startswith(phases.REGION_PREFIX)
+    return clean(phases.label(name) if known else name) or "?"
+
+
+def _own_work(row: Optional[RankRow]) -> str:
+    if row is None or row.period_ms is None:
+        return ""
+    own_ms = row.own_ms if row.own_ms is not None else row.period_ms - (row.phases_ms.get(phases.SYNC) or 0.0)
+    return f" ({millis(own_ms)} of its own)"
+
+
+def _is_apart(name: str, phase: PhaseRanks, period_ms: float) -> bool:
+    if name == phases.SYNC or phase.worst_ms is None or phase.median_ms is None:
+        return False  # who waits most is nobody's fault
+    return phase.worst_ms - phase.median_ms >= _NOTABLE * period_ms > 0
+
+
+def _apart(name: str, phase: PhaseRanks) -> str:
+    assert phase.worst_ms is not None
+    assert phase.median_ms is not None
+    median, worst = units.significant(phase.median_ms), units.significant(phase.worst_ms)
+    return f"{_label(name)} {median} ms, on rank {phase.worst} {worst} ms"
+
+
+def _waits(sync: SyncInfo) -> str:
+    lost = "" if sync.undecided else f"they wait {millis(sync.lost_ms)} a step for the last of them, "
+    return f"{lost}{millis(sync.transfer_ms)} for communication itself"
