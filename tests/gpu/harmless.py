@@ -15,7 +15,8 @@ import torch
 
 from tests.gpu.training import DEVICE, Training, recorded, untraced
 from traceml.recorder.step import trace_step
-from traceml.schema.records import Fault, MemoryReading, OutOfMemory
+from traceml.schema.records import Fault, MemoryReading
+from traceml.schema.room import OutOfMemory
 from traceml.wire.edges import STEP_PEAK
 
 ROOT = Path(__file__).resolve().parents[2]

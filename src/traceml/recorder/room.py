@@ -12,7 +12,7 @@ from typing import Any, Callable, Final, Optional
 from traceml.recorder.accelerator import Accelerator
 from traceml.recorder.pen import Pen
 from traceml.schema import phases
-from traceml.schema.records import OutOfMemory
+from traceml.schema.room import OutOfMemory
 from traceml.wire import edges
 
 HOOK: Final = "out of memory"

@@ -164,20 +164,6 @@ class MemoryReading:
 
 
 @dataclass(frozen=True)
-class OutOfMemory:
-    """An allocation that found no room, whether or not the script caught it: when, in which phase, how much it was."""
-
-    rank: int
-    at_ns: int
-    step: int
-    phase: str  # a phase's name, a rest, or `region:<name>`: what was open
-    device: int
-    requested_bytes: int
-    capacity_bytes: Optional[int] = None
-    free_bytes: Optional[int] = None  # on the device, outside the allocator
-
-
-@dataclass(frozen=True)
 class ProcessSample:
     """One rank's process, seen from outside. `cpu_percent` is of one core."""
 

@@ -14,7 +14,6 @@ from traceml.schema.records import (
     Halt,
     LoaderInfo,
     MemoryReading,
-    OutOfMemory,
     RankEnd,
     RankIdentity,
     RegionName,
@@ -22,6 +21,7 @@ from traceml.schema.records import (
     Unrecorded,
     Watching,
 )
+from traceml.schema.room import OutOfMemory
 from traceml.schema.struct import StructError, from_plain, to_plain
 
 Body = Union[

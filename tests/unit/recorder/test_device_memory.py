@@ -15,7 +15,8 @@ from tests.unit.recorder.conftest import Recording  # noqa: E402
 from tests.unit.recorder.device_training import Training, bare_losses, told, untraced  # noqa: E402
 from traceml.recorder import device as watched  # noqa: E402
 from traceml.recorder.step import region, trace_step  # noqa: E402
-from traceml.schema.records import Fault, MemoryReading, OutOfMemory  # noqa: E402
+from traceml.schema.records import Fault, MemoryReading  # noqa: E402
+from traceml.schema.room import OutOfMemory  # noqa: E402
 from traceml.wire import edges  # noqa: E402
 
 pytestmark = pytest.mark.torch
