@@ -1,0 +1,105 @@
+"""Takes from a Report what a comparison rests on: its blocks, its means by phase, what else ran beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Mapping, Optional
+
+from traceml.analysis.redraw import BlockTimes
+from traceml.errors import RunError
+
+if TYPE_CHECKING:
+    from traceml.report.contract import BlockInfo, Report
+
+MAX_BLOCKS: Final = 64
+STEP: Final = "step"  # all phases together
+REST: Final = "rest"
+_MOST: Final = 1e12  # ms, or steps: more is no training of this world
+_PERCENT: Final = 100.0
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """A run's steady steps in ms: its blocks, and the exact mean of the step and of each phase that was measured."""
+
+    report: Report
+    blocks: BlockTimes  # one part: STEP; phases are cut out of it by `parts_of`
+    mean_ms: float
+    phase_ms: Mapping[str, float]
+
+
+def times_of(report: Report) -> Optional[RunTimes]:
+    """A run's times; None where it has steps and none of them was steady.
+
+    Raises:
+        RunError: `no-steps`, or `damaged-summary`: numbers that no run can have.
+    """
+    time, name = report.step_time, report.run.name
+    if report.run.steps < 1:
+        message = f"Run '{name}' has no steps to compare. `traceml view` says how it ended; give one that trained."
+        raise RunError(message, slug="no-steps")
+    _check(report)
+    mean_ms = time.period_ms.mean
+    if not time.blocks or mean_ms is None:
+        return None
+    found = BlockTimes(
+        num_steps=tuple(block.steps for block in time.blocks),
+        typical=tuple(block.period_ms for block in time.blocks),
+        parts={STEP: tuple(sum(block.mean_ms.values()) for block in time.blocks)},
+    )
+    phase_ms = {phase: row.mean_ms for phase, row in time.phases.items() if row.mean_ms is not None}
+    return RunTimes(report, found, mean_ms, phase_ms)
+
+
+def parts_of(run: RunTimes, phases: tuple[str, ...]) -> BlockTimes:
+    """The run's blocks with the step, the given phases and the rest as parts; a phase that a block left out is 0."""
+    blocks = run.report.step_time.blocks
+    parts = {phase: tuple(block.mean_ms.get(phase, 0.0) for block in blocks) for phase in phases}
+    rest = tuple(whole - sum(parts[phase][at] for phase in phases) for at, whole in enumerate(run.blocks.parts[STEP]))
+    return BlockTimes(run.blocks.num_steps, run.blocks.typical, {**run.blocks.parts, **parts, REST: rest})
+
+
+def means_of(run: RunTimes, phases: tuple[str, ...]) -> dict[str, float]:
+    """The exact mean of each part of `parts_of`; they add up to the step's."""
+    found = {phase: run.phase_ms[phase] for phase in phases}
+    return {STEP: run.mean_ms, **found, REST: run.mean_ms - sum(found.values())}
+
+
+def cpu_share_of(report: Report) -> Optional[float]:
+    """The CPU's part (0..1) of a rank's time; None where it was not sampled."""
+    percent = report.process.cpu_percent_mean
+    if percent is None:
+        return None
+    return min(1.0, max(0.0, percent / _PERCENT / max(1, report.run.world_size)))
+
+
+def neighbours_share_of(report: Report) -> Optional[float]:
+    """The part (0..1) of the host's cores that others kept busy, the run's own loader workers among them."""
+    busy, cores, own = report.system.cpu_percent_mean, report.system.num_cores, report.process.cpu_percent_mean
+    if busy is None or cores is None or own is None or cores <= 0:
+        return None
+    return min(1.0, max(0.0, (busy - own / cores) / _PERCENT))
+
+
+def _check(report: Report) -> None:
+    time = report.step_time
+    if len(time.blocks) > MAX_BLOCKS:
+        raise _damaged(report, f"{len(time.blocks)} blocks, not at most {MAX_BLOCKS}")
+    for at, block in enumerate(time.blocks):
+        if not _is_block(block):
+            raise _damaged(report, f"block {at} is none: steps and times must be above 0")
+    means = [time.period_ms.mean, *(row.mean_ms for row in time.phases.values())]
+    if not all(mean is None or 0 <= mean <= _MOST for mean in means) or time.period_ms.mean == 0:
+        raise _damaged(report, "a mean time is not above 0")
+
+
+def _is_block(block: BlockInfo) -> bool:
+    times = block.mean_ms.values()
+    is_timed = 0 < block.period_ms <= _MOST and math.log(block.period_ms) > -math.inf
+    return 1 <= block.steps <= _MOST and is_timed and all(0 <= ms <= _MOST for ms in times)
+
+
+def _damaged(report: Report, reason: str) -> RunError:
+    message = f"The summary of run '{report.run.name}' is damaged: {reason}. Give another one."
+    return RunError(message, slug="damaged-summary")
