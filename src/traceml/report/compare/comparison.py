@@ -22,7 +22,7 @@ from traceml.report.compare.contract import (
     StepChange,
 )
 from traceml.report.compare.drift import allowance, has_repeats
-from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of
+from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of, mean_direction
 from traceml.report.compare.limits import LIMITS, CompareLimits
 from traceml.report.compare.times import REST, STEP, RunTimes, times_of
 from traceml.report.compare.waterfall import Waterfall
@@ -127,7 +127,7 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     step_ms = found.mean_step.before_ms
     moved = {row.phase: row.change_ms / step_ms for row in found.rows if row.moved and row.phase not in (STEP, REST)}
     diagnosis = judge(found.typical, found.mean, moved, margins)
-    of_typical, of_mean = direction(found.typical, margins), direction(found.mean, margins)
+    of_typical, of_mean = direction(found.typical, margins), mean_direction(found.typical, found.mean, margins)
     is_slower = SLOWER in (of_typical, of_mean)
     directions = {contract.REGRESSION: True, contract.IMPROVEMENT: False}
     phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))

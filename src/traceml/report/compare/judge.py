@@ -39,6 +39,12 @@ def direction(found: Distance, margins: Margins) -> int:
     return 0
 
 
+def mean_direction(typical: Distance, mean: Distance, margins: Margins) -> int:
+    """SLOWER or FASTER where all steps together say so and the typical one cannot be what they mean; else 0."""
+    is_another = not typical.low <= mean.estimate <= typical.high
+    return direction(mean, margins) if is_another else 0
+
+
 def is_same(found: Distance, margins: Margins) -> bool:
     """Whether the whole interval lies within the margin."""
     bound = math.log1p(margins.same)
@@ -54,7 +60,7 @@ def judge(typical: Distance, mean: Distance, moved: Mapping[str, float], margins
         moved: The phases that moved beyond doubt, as shares of the step (0..1, negative: less time).
         margins: What counts.
     """
-    of_typical, of_mean = direction(typical, margins), direction(mean, margins)
+    of_typical, of_mean = direction(typical, margins), mean_direction(typical, mean, margins)
     if of_typical and of_mean == -of_typical:
         return contract.MIXED
     if of_typical:

@@ -33,8 +33,8 @@ class CompareLimits:
     #: A last batch that is smaller moves the samples a step by less than a tenth.
     batch_share: float = 0.10
 
-    #: A phase of some microseconds doubles for no reason: a thousandth of the period is never called moved.
-    phase_share: float = 0.001
+    #: A phase of some microseconds doubles for no reason: half a percent of the step is never called moved.
+    phase_share: float = 0.005
     #: Time has moved between phases, in a step that is the same, from where one of them would show as a change.
     moved_share: float = 0.03
     #: "All steps together" rests on a few long ones: asked for more certainty than the typical step.

@@ -68,13 +68,12 @@ def where(rows: Sequence[PhaseChange]) -> str:
     if whole is None:
         return ""
     parts = [row.change_ms for row in named]
-    decimals = decimals_for([whole.change_ms, *parts])
-    size = 1e3 if is_spoken_in_seconds([whole.change_ms, *parts]) else 1.0
+    size, unit = size_of([whole.change_ms, *parts])
+    decimals = decimals_for([ms / size for ms in (whole.change_ms, *parts)])
 
     def say(ms: float) -> str:
         return signed(ms / size, decimals)
 
-    unit = "s" if size > 1 else "ms"
     rest = round(whole.change_ms / size, decimals) - sum(round(ms / size, decimals) for ms in parts)
     told = [f"{phase_label(row.phase)} {say(row.change_ms)}" for row in named] + [f"rest {signed(rest, decimals)}"]
     low, high = (f"{bound / size:.{decimals}f}" for bound in (whole.low_ms, whole.high_ms))
@@ -124,15 +123,15 @@ def phase_label(phase: str) -> str:
     return phases.label(phase) if known else units.clean(phase)
 
 
-def is_spoken_in_seconds(values: Sequence[float]) -> bool:
-    """Whether a time among these (ms) is so long that all are said in seconds."""
-    return max((abs(value) for value in values), default=0.0) >= _MS_UNTIL
+def size_of(values: Sequence[float]) -> tuple[float, str]:
+    """In what all these times (ms) are said, by the largest: milliseconds in one, and its name."""
+    largest = max((abs(value) for value in values), default=0.0)
+    return (1e3, "s") if largest >= _MS_UNTIL else (1.0, "ms")
 
 
 def decimals_for(values: Sequence[float]) -> int:
-    """The decimals that give the largest of these times (ms) three digits, at most six, at least one."""
+    """The decimals that give the largest of these numbers three digits, at most six, at least one."""
     largest = max((abs(value) for value in values), default=0.0)
-    largest /= 1e3 if largest >= _MS_UNTIL else 1.0
     return 1 if largest <= 0 else min(6, max(1, 2 - math.floor(math.log10(largest))))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Optional, Sequence
 
-from traceml.report.compare.sentences import decimals_for, is_spoken_in_seconds, percent, phase_label, signed
+from traceml.report.compare.sentences import decimals_for, percent, phase_label, signed, size_of
 from traceml.report.compare.times import REST, STEP
 from traceml.schema import units
 from traceml.views.text import columns
@@ -34,7 +34,7 @@ _NAMES: Final = {
 
 
 class Row(NamedTuple):
-    """A row of the waterfall as it is read; `change_ms` is None of the step, which needs no bar."""
+    """A row of the waterfall as it is read; `change_ms` is None where no bar is drawn: did not move, or the step."""
 
     label: str
     before: str
@@ -92,19 +92,18 @@ def table(found: Comparison) -> list[Row]:
     rows = _folded(found.phases)
     if not rows:
         return []
-    times = [value for row in rows for value in (row.before_ms, row.after_ms)]
-    in_seconds, decimals = is_spoken_in_seconds(times), decimals_for(times)
-    changes = decimals_for([row.change_ms / (1e3 if in_seconds else 1) for row in rows])
-    changes = max(decimals, min(changes, decimals + 2))
-    size, unit = (1e3, "s") if in_seconds else (1.0, "ms")
+    size, unit = size_of([value for row in rows for value in (row.before_ms, row.after_ms)])
+    # Three digits for the largest phase: the step, which is longer, then has at most four.
+    parts = [row for row in rows if row.phase != STEP] or rows
+    decimals = decimals_for([value / size for row in parts for value in (row.before_ms, row.after_ms)])
     return [
         Row(
             columns.fit(clean(phase_label(row.phase)), _MAX_PHASE),
             f"{row.before_ms / size:,.{decimals}f} {unit}",
             f"{row.after_ms / size:,.{decimals}f} {unit}",
-            f"{signed(row.change_ms / size, changes)} {unit}",
-            _interval(row, size, changes),
-            row.change_ms if row.phase != STEP else None,
+            f"{signed(row.change_ms / size, decimals)} {unit}",
+            _interval(row, size, decimals),
+            row.change_ms if row.moved and row.phase != STEP else None,
         )
         for row in rows
     ]
