@@ -2,9 +2,8 @@
 
     python compare_budget.py [--only SUITE ...] [--steps N] [--pairs SHARE] [--print]
 
-Pairs take turns, each run in a process of its own. What was run is kept under benchmarks/out/compare, and a second call goes
-on where the first one ended; `--print` judges what is there. With TRACEML_UPSTREAM_PYTHON the pairs of upstream's own
-command are counted beside ours.
+Pairs take turns, each run in a process of its own. What was run is kept under benchmarks/out/compare, and a second
+call goes on where the first one ended; `--print` judges what is there.
 """
 
 from __future__ import annotations

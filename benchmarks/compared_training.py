@@ -1,7 +1,7 @@
 """Trains once for each order it reads from stdin, each in a forked process of its own: the runs that are compared.
 
-An order is a line `LOGS NAME STEPS KIND INPUT FORWARD BACKWARD OPTIMIZER`. KIND `sleep`: each phase lasts so many ms more than
-its few microseconds. KIND `cpu`: each is so many units of matrix products. A line on stdout says that the run is over.
+An order is a line `LOGS NAME STEPS KIND INPUT FORWARD BACKWARD OPTIMIZER`. KIND `sleep`: each phase lasts so many
+ms longer. KIND `cpu`: each is so many units of matrix products. A line on stdout says that the run is over.
 """
 
 from __future__ import annotations

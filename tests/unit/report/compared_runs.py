@@ -87,7 +87,10 @@ def blocks_of(rows: Sequence[Mapping[str, float]]) -> tuple[BlockInfo, ...]:
         BlockInfo(
             len(group),
             median(sum(row.values()) for row in group),
-            {name: fmean(row.get(name, 0.0) for row in group) for name in dict.fromkeys(n for row in group for n in row)},
+            {
+                name: fmean(row.get(name, 0.0) for row in group)
+                for name in dict.fromkeys(n for row in group for n in row)
+            },
         )
         for group in groups.values()
     )

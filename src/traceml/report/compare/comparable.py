@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Optional, Sequence
 
 from traceml.report.compare.limits import CompareLimits
+from traceml.report.compare.times import neighbours_share_of
 from traceml.schema import units
 from traceml.schema.phases import label
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _LOADER: Final = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor", "dataset")
 _MAX_TEXT: Final = 60
+_FULL: Final = 0.8  # of the cores
 
 
 def reasons_against(before: Sequence[Report], after: Sequence[Report], limits: CompareLimits) -> tuple[str, ...]:
@@ -85,6 +87,8 @@ def _notes(everyone: Sequence[Report], unshared: Sequence[str]) -> Iterator[str]
         yield "a run still goes on: this is what it was so far"
     if not have_one_host(everyone[:1], everyone[1:]):
         yield "the runs were on different hosts: a difference between the machines is in the numbers"
+    if any((neighbours_share_of(report) or 0.0) >= _FULL for report in everyone):
+        yield "others kept the host busy: only repeats that take turns show much there"
     lost = sum(row.lost_frames for report in everyone for row in report.coverage.ranks)
     if lost > 0:
         yield f"{units.count(lost)} frames of these runs were lost before they could be read"

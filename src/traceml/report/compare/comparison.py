@@ -138,7 +138,7 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     return CompareVerdict(
         diagnosis=diagnosis,
         summary=sentences.summary(diagnosis, found.typical_step, found.mean_step, same_pct=_PERCENT * margins.same),
-        where=sentences.where(found.rows),
+        where=sentences.where(found.rows, diagnosis),
         next=sentences.next_repeats(repeats)
         if diagnosis == contract.UNDECIDED
         else sentences.next_step(diagnosis, phase, after=sides.after[-1]),

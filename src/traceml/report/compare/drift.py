@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+import math
+from typing import Final, Sequence
 
 from traceml.analysis.redraw import drift_share
 from traceml.report.compare.comparable import are_interleaved, have_one_host
 from traceml.report.compare.limits import CompareLimits
 from traceml.report.compare.times import RunTimes, cpu_share_of, neighbours_share_of
+
+_MOST: Final = 10.0  # a run of eleven times the length says nothing of the other
 
 
 def allowance(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> float:
@@ -15,13 +18,13 @@ def allowance(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Com
 
     Repeats that took turns show the drift in their own spread: nothing is added. Repeats one side after the other may
     both have met another machine: the base is added. A single run a side knows nothing of others: the base, more where
-    the CPU does the work beside other tasks, and more where the run wandered by itself.
+    the CPU does the work beside other tasks, where these fill the host, and where the run wandered by itself.
     """
     reports = [run.report for run in before], [run.report for run in after]
     hosts = 0.0 if have_one_host(*reports) else limits.drift_of_hosts_share
     if has_repeats(before, after):
         return hosts + (0.0 if are_interleaved(*reports) else limits.drift_share)
-    return hosts + max(_of_one(run, limits) for run in (*before, *after))
+    return min(_MOST, hosts + max(_of_one(run, limits) for run in (*before, *after)))
 
 
 def has_repeats(before: Sequence[RunTimes], after: Sequence[RunTimes]) -> bool:
@@ -30,11 +33,19 @@ def has_repeats(before: Sequence[RunTimes], after: Sequence[RunTimes]) -> bool:
 
 
 def _of_one(run: RunTimes, limits: CompareLimits) -> float:
+    """The base and the run's own wandering come from different things, so their squares add up."""
     own = limits.drift_of_own_spreads * drift_share(run.blocks)
+    return math.hypot(limits.drift_share + _of_neighbours(run, limits), own)
+
+
+def _of_neighbours(run: RunTimes, limits: CompareLimits) -> float:
     if run.report.step_time.clock == "device":
-        return limits.drift_share + own  # the device works; what else the CPUs did is in `own`
+        return 0.0  # the device works; what the CPUs did beside it shows in the run's own wandering
     cpu, neighbours = cpu_share_of(run.report), neighbours_share_of(run.report)
     cpu = 1.0 if cpu is None else cpu
     neighbours = limits.unknown_neighbours_share if neighbours is None else neighbours
-    of_cpu = limits.drift_of_cpu_share + limits.drift_of_neighbours_share * neighbours
-    return limits.drift_share + cpu * of_cpu + own
+    period = run.report.step_time.period_ms
+    spread = max(0.0, period.p95 / period.p50 - 1) if period.p95 and period.p50 else 0.0
+    full = (neighbours - limits.full_host_from) / (limits.full_host_at - limits.full_host_from)
+    of_queue = limits.drift_of_spread * spread * min(1.0, max(0.0, full))
+    return cpu * (limits.drift_of_cpu_share + limits.drift_of_neighbours_share * neighbours) + of_queue

@@ -21,6 +21,11 @@ class CompareLimits:
     drift_of_cpu_share: float = 0.02
     #: And the more, the more of the machine others took while it ran.
     drift_of_neighbours_share: float = 0.10
+    #: Where others fill the host, a step that sleeps waits for its turn too: from 70 % on, fully at 95 %. Of 56 pairs
+    #: on such a host none differed by more than 1.4 times the spread of its steps, (p95 - p50) / p50.
+    full_host_from: float = 0.70
+    full_host_at: float = 0.95
+    drift_of_spread: float = 1.4
     #: Nothing is known of a run too short to be sampled: it is taken for the CPU's own work beside some others.
     unknown_neighbours_share: float = 0.25
     #: A run that wandered by itself will have wandered elsewhere the next time: two standard deviations of that.

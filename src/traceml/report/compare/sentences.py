@@ -61,24 +61,22 @@ def _crosses_zero(step: StepChange) -> bool:
     return step.low_pct <= 0 <= step.high_pct
 
 
-def where(rows: Sequence[PhaseChange]) -> str:
+def where(rows: Sequence[PhaseChange], diagnosis: str) -> str:
     """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, rest +0.1`: the parts add up to what is said."""
     whole = next((row for row in rows if row.phase == STEP), None)
-    named = _named(rows)
     if whole is None:
         return ""
-    parts = [row.change_ms for row in named]
-    size, unit = size_of([whole.change_ms, *parts])
-    decimals = decimals_for([ms / size for ms in (whole.change_ms, *parts)])
-
-    def say(ms: float) -> str:
-        return signed(ms / size, decimals)
-
-    rest = round(whole.change_ms / size, decimals) - sum(round(ms / size, decimals) for ms in parts)
-    told = [f"{phase_label(row.phase)} {say(row.change_ms)}" for row in named] + [f"rest {signed(rest, decimals)}"]
-    low, high = (f"{bound / size:.{decimals}f}" for bound in (whole.low_ms, whole.high_ms))
-    moved = "" if any(row.moved for row in named) else "no phase beyond chance; "
-    return f"{say(whole.change_ms)} {unit} a step [{low} to {high}]: {moved}{', '.join(told)}"
+    size, unit = size_of([whole.before_ms, whole.after_ms])
+    change, low, high = (ms / size for ms in (whole.change_ms, whole.low_ms, whole.high_ms))
+    decimals = decimals_for([change, low, high])
+    said = f"{signed(change, decimals)} {unit} a step [{low:,.{decimals}f} to {high:,.{decimals}f}]"
+    moved = any(row.moved for row in rows if row.phase != STEP)
+    if not moved and diagnosis == contract.SAME:
+        return f"{said}: no phase beyond chance"
+    parts = [(phase_label(row.phase), row.change_ms / size) for row in _named(rows)]
+    rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
+    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (REST, rest)))
+    return f"{said}: {told}" if moved else f"{said}: no phase beyond chance; {told}"
 
 
 def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Optional[str]:
@@ -145,6 +143,8 @@ def _named(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
     """The phases the sentence names: those that moved, else the largest; at most three."""
     found = [row for row in rows if row.phase not in (STEP, REST)]
     most = max((abs(row.change_ms) for row in found), default=0.0)
-    moved = [row for row in found if row.moved] or found
+    moved = [row for row in found if row.moved]
+    if not any(row.moved for row in rows if row.phase != STEP):
+        moved = found
     moved = [row for row in moved if abs(row.change_ms) >= _NAMED_SHARE * most and row.change_ms]
     return sorted(moved, key=lambda row: abs(row.change_ms), reverse=True)[:_MAX_NAMED]

@@ -89,9 +89,10 @@ def _check(report: Report) -> None:
     for at, block in enumerate(time.blocks):
         if not _is_block(block):
             raise _damaged(report, f"block {at} is none: steps and times must be above 0")
-    means = [time.period_ms.mean, *(row.mean_ms for row in time.phases.values())]
-    if not all(mean is None or 0 <= mean <= _MOST for mean in means) or time.period_ms.mean == 0:
-        raise _damaged(report, "a mean time is not above 0")
+    period = time.period_ms
+    times = [period.mean, period.p50, period.p95, *(row.mean_ms for row in time.phases.values())]
+    if not all(ms is None or 0 <= ms <= _MOST for ms in times) or period.mean == 0:
+        raise _damaged(report, "a time is not above 0")
 
 
 def _is_block(block: BlockInfo) -> bool:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from traceml.analysis.redraw import BlockTimes
 
 _SEEDS = (1, 2)
-_NO_PHASE = (STEP, REST)
+_RESTS = (phases.IN_STEP, phases.BETWEEN_STEPS)
+#: Where the time of a phase is in a run that does not measure it, so that neither can be compared alone.
+_HIDES = {phases.SYNC: (phases.BACKWARD, *_RESTS)}
 
 
 class Waterfall:
@@ -132,5 +134,6 @@ def _shared_phases(everyone: Sequence[RunTimes]) -> tuple[tuple[str, ...], tuple
     names = dict.fromkeys(phases.PHASES)
     names.update(dict.fromkeys(sorted({name for run in everyone for name in run.phase_ms} - set(phases.PHASES))))
     known = [name for name in names if any(run.phase_ms.get(name) for run in everyone)]
-    shared = tuple(name for name in known if all(name in run.phase_ms for run in everyone))
-    return shared, tuple(name for name in known if name not in shared)
+    unshared = tuple(name for name in known if not all(name in run.phase_ms for run in everyone))
+    hidden = {*unshared, *(where for name in unshared for where in _HIDES.get(name, _RESTS))}
+    return tuple(name for name in known if name not in hidden), unshared

@@ -21,7 +21,7 @@ _LABEL: Final = 12
 _MAX_PHASE: Final = 22
 _SHOWN_SHARE: Final = 0.005  # of the step; a smaller phase that did not move is folded into the rest
 _MAX_NOTES: Final = 4
-_MAX_BRIEFS: Final = 5
+_ENDS: Final = {"failed": "Failed", "killed": "Killed", "unknown": "Ended unseen", "running": "Still running"}
 _BARS: Final = 14  # columns a direction
 _NAMES: Final = {
     "samples_per_s": ("speed", "samples/s"),
@@ -67,23 +67,17 @@ def headline(found: Comparison) -> str:
 def facts(found: Comparison) -> Iterator[tuple[str, str]]:
     """Label and text of everything below the waterfall, in order."""
     for label in ("speed", "memory", "start"):
-        told = [_quantity(row) for row in found.quantities if _NAMES.get(row.name, ("", ""))[0] == label]
+        told = [_quantity(row) for row in found.quantities if _is_known(row, label)]
         if told:
             yield label, " · ".join(told)
     for row in found.ranks:
-        ranks = (
-            f"rank {row.before_rank}"
-            if row.before_rank == row.after_rank
-            else f"ranks {row.before_rank} and {row.after_rank}"
-        )
-        times = f"{_ms(row.before_ms)} → {_ms(row.after_ms)} of its own work a step"
-        yield f"{clean(row.which)} rank", f"{ranks}: {times}"
+        is_one = row.before_rank == row.after_rank
+        rank = f"rank {row.before_rank}" if is_one else f"rank {row.before_rank}, then {row.after_rank}"
+        yield "ranks", f"{clean(row.which)} {rank}: {_ms(row.before_ms)} → {_ms(row.after_ms)} of its own work a step"
     if found.changed:
         yield "changed", " · ".join(clean(text) for text in found.changed)
     for label, runs in (("before", found.before), ("after", found.after)):
-        yield from ((label, _brief(run)) for run in runs[:_MAX_BRIEFS])
-        if len(runs) > _MAX_BRIEFS:
-            yield label, f"{len(runs) - _MAX_BRIEFS} further runs in the JSON"
+        yield from ((label, text) for text in _briefs(runs))
     yield from (("note", clean(note)) for note in found.notes[:_MAX_NOTES])
 
 
@@ -194,6 +188,10 @@ def _folded(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
     return [*shown, made, whole]
 
 
+def _is_known(row: Quantity, label: str) -> bool:
+    return _NAMES.get(row.name, ("", ""))[0] == label and row.before is not None and row.after is not None
+
+
 def _quantity(row: Quantity) -> str:
     name = _NAMES[row.name][1]
     before, after = (_value(row.name, value) for value in (row.before, row.after))
@@ -214,11 +212,21 @@ def _value(name: str, value: Optional[float]) -> str:
     return seconds(value) if name.endswith("_s") and "_per_" not in name else units.significant(value)
 
 
-def _brief(run: RunBrief) -> str:
-    name = clean(run.diagnosis).replace("_", " ")
-    severity = "" if run.severity == "info" else f" ({clean(run.severity)})"
-    ended = "" if run.status == "completed" else f"; {clean(run.status)} after {units.count(run.steps)} steps"
-    return f"{name}{severity}: {clean(run.summary)}{ended}"
+def _briefs(runs: Sequence[RunBrief]) -> Iterator[str]:
+    """What each run said of itself; of repeats with one diagnosis the first one's sentence, and how many said so."""
+    groups: dict[tuple[str, str], list[RunBrief]] = {}
+    for run in runs:
+        groups.setdefault((run.diagnosis, run.status), []).append(run)
+    for (diagnosis, status), group in groups.items():
+        one = group[0]
+        severity = "" if one.severity == "info" else f" ({clean(one.severity)})"
+        many = f"{len(group)} of {len(runs)} runs, the first: " if len(runs) > 1 else ""
+        ended = (
+            ""
+            if status == "completed"
+            else f" {_ENDS.get(status, clean(status))} after {units.count(one.steps)} steps."
+        )
+        yield f"{many}{clean(diagnosis).replace('_', ' ')}{severity}: {clean(one.summary)}{ended}"
 
 
 def _ms(value: float) -> str:
