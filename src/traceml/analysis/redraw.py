@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 from statistics import fmean, median, pstdev, pvariance
-from typing import Final, Mapping, Sequence
+from typing import Final, Iterator, Mapping, Sequence
 
 from traceml.analysis.bootstrap import BLOCK, NUM_DRAWS
 
@@ -64,10 +64,8 @@ def redraw(times: BlockTimes, *, seed: int) -> Redrawn:
     starts = _starts(num_blocks, length, seed)
     num_last = num_blocks - length * (num_blocks // length)
     lengths = [length] * (num_blocks // length) + ([num_last] if num_last else [])
-    order = [[(start + k) % num_blocks for start, n in zip(row, lengths) for k in range(n)] for row in starts]
-    typical = tuple(
-        _weighted_median([times.typical[i] for i in row], [times.num_steps[i] for i in row]) for row in order
-    )
+    places = [[(start + k) % num_blocks for start, n in zip(row, lengths) for k in range(n)] for row in starts]
+    typical = tuple(_drawn_medians(times, places))
     steps = _sums([float(n) for n in times.num_steps], starts, lengths)
     parts = {}
     for name, values in times.parts.items():
@@ -128,6 +126,21 @@ def _sums(values: Sequence[float], starts: Sequence[Sequence[int]], lengths: Seq
     """Each draw's sum, over stretches of the circle."""
     passed = [0.0, *accumulate([*values, *values])]
     return [sum(passed[at + n] - passed[at] for at, n in zip(row, lengths)) for row in starts]
+
+
+def _drawn_medians(times: BlockTimes, places: Sequence[Sequence[int]]) -> Iterator[float]:
+    """Each draw's weighted median; blocks are put in order once, draws by their places in it."""
+    order = sorted(range(len(times.typical)), key=lambda at: times.typical[at])
+    values, weights = [times.typical[at] for at in order], [times.num_steps[at] for at in order]
+    ranks_of = {at: rank for rank, at in enumerate(order)}
+    for row in places:
+        ranks = sorted([ranks_of[at] for at in row])
+        half, passed = sum([weights[rank] for rank in ranks]) / 2, 0
+        for rank, following in zip(ranks, [*ranks[1:], ranks[-1]]):
+            passed += weights[rank]
+            if passed >= half:
+                yield values[rank] if passed > half else (values[rank] + values[following]) / 2
+                break
 
 
 def _weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:

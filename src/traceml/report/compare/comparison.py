@@ -62,6 +62,7 @@ class _Found:
     drift: float
     spread: float  # of logarithms, between repeats
     unshared: tuple[str, ...]
+    typical_culprit: Optional[str]
 
 
 def compare(
@@ -120,6 +121,7 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
         drift=drift,
         spread=spread,
         unshared=fall.unshared,
+        typical_culprit=fall.typical_culprit(),
     )
 
 
@@ -131,6 +133,8 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     is_slower = SLOWER in (of_typical, of_mean)
     directions = {contract.REGRESSION: True, contract.IMPROVEMENT: False}
     phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))
+    if phase is None and of_typical:
+        phase = found.typical_culprit
     repeats = None
     if diagnosis == contract.UNDECIDED:
         repeats = deciding_repeats(found.typical, margins, spread=found.spread)

@@ -28,8 +28,9 @@ class CompareLimits:
     drift_of_spread: float = 1.4
     #: Nothing is known of a run too short to be sampled: it is taken for the CPU's own work beside some others.
     unknown_neighbours_share: float = 0.25
-    #: A run that wandered by itself will have wandered elsewhere the next time: two standard deviations of that.
-    drift_of_own_spreads: float = 2.0
+    #: A run that wandered by itself will have wandered elsewhere the next time: of simulated pairs that wander over
+    #: half a run, 5 of 60 are called a change with three standard deviations of that, 10 of 60 with two.
+    drift_of_own_spreads: float = 3.0
     #: The same training on two machines of one kind differs by 3 to 10 %.
     drift_of_hosts_share: float = 0.08
 
@@ -40,6 +41,8 @@ class CompareLimits:
 
     #: A phase of some microseconds doubles for no reason: half a percent of the step is never called moved.
     phase_share: float = 0.005
+    #: A phase is named for the change of a typical step when it holds most of it.
+    culprit_share: float = 0.6
     #: Time has moved between phases, in a step that is the same, from where one of them would show as a change.
     moved_share: float = 0.03
     #: "All steps together" rests on a few long ones: asked for more certainty than the typical step.
