@@ -14,7 +14,7 @@ from traceml.errors import RunError, UsageError
 from traceml.report.compare.comparison import compare
 from traceml.report.compare.contract import Comparison
 from traceml.report.compare.schema import comparison_text, json_schema, schema_text
-from traceml.report.contract import BlockInfo, RankRow, RanksInfo, Report
+from traceml.report.contract import BlockInfo, PeriodInfo, RankRow, RanksInfo, Report
 
 
 def pair(before: Report, after: Report, **more: Any) -> Comparison:
@@ -167,6 +167,28 @@ def test_steps_of_another_kind_are_incomparable_and_the_reason_is_said(change: A
     assert found.phases == ()
     assert found.typical is None
     assert found.quantities
+
+
+def on_device(report: Report, *, wall_ms: float) -> Report:
+    """The run on the device's clock, its step half as long there as on the wall's."""
+    time = report.step_time
+    blocks = tuple(
+        replace(block, period_ms=block.period_ms / 2, wall_period_ms=wall_ms * (1 + 0.001 * (at % 5)))
+        for at, block in enumerate(time.blocks)
+    )
+    wall = PeriodInfo(wall_ms, wall_ms, wall_ms, wall_ms, wall_ms)
+    return replace(report, step_time=replace(time, clock="device", blocks=blocks, wall_period_ms=wall))
+
+
+@pytest.mark.parametrize(("wall_ms", "diagnosis"), [(20.0, "SAME"), (25.0, "REGRESSION"), (16.0, "IMPROVEMENT")])
+def test_two_clocks_are_compared_on_the_walls_which_both_have(wall_ms: float, diagnosis: str) -> None:
+    """K1: A has device times, B the host's alone."""
+    found = pair(run_of(seed=1), on_device(run_of(seed=2), wall_ms=wall_ms))
+
+    assert found.verdict.diagnosis == diagnosis
+    assert found.verdict.phase is None
+    assert [row.phase for row in found.phases] == ["step"]
+    assert any("compared on the wall's" in note for note in found.notes)
 
 
 def test_the_loaders_batch_tells_where_samples_were_not_counted() -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Optional, Sequence
 
 from traceml.report.compare.limits import CompareLimits
-from traceml.report.compare.times import neighbours_share_of
+from traceml.report.compare.times import need_the_wall, neighbours_share_of
 from traceml.schema import units
 from traceml.schema.phases import label
 
@@ -24,7 +24,7 @@ def reasons_against(before: Sequence[Report], after: Sequence[Report], limits: C
     found = [
         _differ("world sizes", everyone, lambda r: r.run.world_size, units.count),
         _differ("devices", everyone, _device_names if all(r.system.devices for r in everyone) else _device_kind, str),
-        _differ("clocks", everyone, lambda r: r.step_time.clock, lambda clock: f"the {clock}'s"),
+        None if need_the_wall(everyone) else _differ("clocks", everyone, _clock, lambda clock: f"the {clock}'s"),
         _other_batch(everyone, limits),
         _other_updates(everyone),
     ]
@@ -78,6 +78,8 @@ def have_one_host(before: Sequence[Report], after: Sequence[Report]) -> bool:
 
 
 def _notes(everyone: Sequence[Report], unshared: Sequence[str]) -> Iterator[str]:
+    if need_the_wall(everyone):
+        yield "the runs have other clocks: they are compared on the wall's, which all have, and by the step alone"
     if unshared:
         names = ", ".join(label(phase) for phase in unshared)
         yield f"{names}: not measured in every run, so it stands in the rest"
@@ -99,6 +101,10 @@ def _differ(
 ) -> Optional[str]:
     found = dict.fromkeys(of(report) for report in everyone)
     return f"other {what} ({' and '.join(say(value) for value in found)})" if len(found) > 1 else None
+
+
+def _clock(report: Report) -> str:
+    return report.step_time.clock
 
 
 def _device_names(report: Report) -> str:

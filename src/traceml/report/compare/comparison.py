@@ -24,7 +24,7 @@ from traceml.report.compare.contract import (
 from traceml.report.compare.drift import allowance, has_repeats
 from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of, mean_direction
 from traceml.report.compare.limits import LIMITS, CompareLimits
-from traceml.report.compare.times import REST, STEP, RunTimes, times_of
+from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of
 from traceml.report.compare.waterfall import Waterfall
 from traceml.report.shares import rounded
 from traceml.schema import phases
@@ -89,7 +89,9 @@ def compare(
     """
     if not before or not after:
         raise UsageError("compare: two runs are needed, one before and one after.", slug="usage")
-    sides = _Sides(tuple(before), tuple(after), tuple(times_of(r) for r in before), tuple(times_of(r) for r in after))
+    on_wall = need_the_wall((*before, *after))
+    times = [tuple(times_of(report, on_wall=on_wall) for report in side) for side in (before, after)]
+    sides = _Sides(tuple(before), tuple(after), times[0], times[1])
     margins = margins_of(margin, limits)
     reasons = reasons_against(before, after, limits)
     if reasons:

@@ -70,6 +70,8 @@ def where(rows: Sequence[PhaseChange], diagnosis: str) -> str:
     change, low, high = (ms / size for ms in (whole.change_ms, whole.low_ms, whole.high_ms))
     decimals = decimals_for([change, low, high])
     said = f"{signed(change, decimals)} {unit} a step [{low:,.{decimals}f} to {high:,.{decimals}f}]"
+    if len(rows) == 1:
+        return said
     moved = any(row.moved for row in rows if row.phase != STEP)
     if not moved and diagnosis == contract.SAME:
         return f"{said}: no phase beyond chance"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Mapping, Optional
+from typing import TYPE_CHECKING, Final, Mapping, Optional, Sequence
 
 from traceml.analysis.redraw import BlockTimes
 from traceml.errors import RunError
@@ -29,8 +28,12 @@ class RunTimes:
     phase_ms: Mapping[str, float]
 
 
-def times_of(report: Report) -> Optional[RunTimes]:
+def times_of(report: Report, *, on_wall: bool = False) -> Optional[RunTimes]:
     """A run's times; None where it has steps and none of them was steady.
+
+    Args:
+        report: The run's.
+        on_wall: On the wall's clock, which a run on the device's has beside it: the step alone, no phases.
 
     Raises:
         RunError: `no-steps`, or `damaged-summary`: numbers that no run can have.
@@ -43,13 +46,26 @@ def times_of(report: Report) -> Optional[RunTimes]:
     mean_ms = time.period_ms.mean
     if not time.blocks or mean_ms is None:
         return None
-    found = BlockTimes(
-        num_steps=tuple(block.steps for block in time.blocks),
-        typical=tuple(block.period_ms for block in time.blocks),
-        parts={STEP: tuple(sum(block.mean_ms.values()) for block in time.blocks)},
-    )
+    steps, typical = tuple(block.steps for block in time.blocks), tuple(block.period_ms for block in time.blocks)
+    if on_wall:
+        walls = _walls(report) or typical
+        mean_ms = (time.wall_period_ms and time.wall_period_ms.mean) or mean_ms
+        return RunTimes(report, BlockTimes(steps, walls, {STEP: walls}), mean_ms, {})
+    wholes = tuple(sum(block.mean_ms.values()) for block in time.blocks)
     phase_ms = {phase: row.mean_ms for phase, row in time.phases.items() if row.mean_ms is not None}
-    return RunTimes(report, found, mean_ms, phase_ms)
+    return RunTimes(report, BlockTimes(steps, typical, {STEP: wholes}), mean_ms, phase_ms)
+
+
+def need_the_wall(reports: Sequence[Report]) -> bool:
+    """Whether the runs have two clocks, and all of them the wall's beside it."""
+    clocks = {report.step_time.clock for report in reports}
+    return len(clocks) > 1 and all(r.step_time.clock == "host" or _walls(r) is not None for r in reports)
+
+
+def _walls(report: Report) -> Optional[tuple[float, ...]]:
+    """The median period of each block on the wall's clock; None where that of one is not there."""
+    known = [block.wall_period_ms for block in report.step_time.blocks if block.wall_period_ms is not None]
+    return tuple(known) if known and len(known) == len(report.step_time.blocks) else None
 
 
 def parts_of(run: RunTimes, phases: tuple[str, ...]) -> BlockTimes:
@@ -96,9 +112,9 @@ def _check(report: Report) -> None:
 
 
 def _is_block(block: BlockInfo) -> bool:
-    times = block.mean_ms.values()
-    is_timed = 0 < block.period_ms <= _MOST and math.log(block.period_ms) > -math.inf
-    return 1 <= block.steps <= _MOST and is_timed and all(0 <= ms <= _MOST for ms in times)
+    periods = [ms for ms in (block.period_ms, block.wall_period_ms) if ms is not None]
+    is_timed = all(0 < ms <= _MOST for ms in periods) and all(0 <= ms <= _MOST for ms in block.mean_ms.values())
+    return is_timed and 1 <= block.steps <= _MOST
 
 
 def _damaged(report: Report, reason: str) -> RunError:

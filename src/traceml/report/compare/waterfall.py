@@ -79,7 +79,8 @@ class Waterfall:
         Args:
             drift: The share (0..1) of a phase's time that is allowed for drift.
         """
-        names = [name for name in (*self.shared, REST) if max(self._mean_of(0, name), self._mean_of(1, name)) > 0]
+        parts = (*self.shared, REST) if self.shared else ()
+        names = [name for name in parts if max(self._mean_of(0, name), self._mean_of(1, name)) > 0]
         return tuple(self._row(name, drift) for name in (*names, STEP))
 
     def typical_culprit(self) -> Optional[str]:
