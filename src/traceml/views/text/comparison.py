@@ -147,7 +147,7 @@ def _waterfall(rows: list[Row], width: int, *, ascii_only: bool) -> Iterator[str
         line += columns.pad(row.interval, interval)
         if row.change_ms is not None and most > 0 and room > 0:
             line += "  " + _bar(row.change_ms / most * room, ascii_only=ascii_only)
-        yield line
+        yield columns.fit(line, width)  # of numbers that a summary can hold, not a training
 
 
 def _bar(cells: float, *, ascii_only: bool) -> str:
