@@ -14,7 +14,7 @@ from traceml.errors import RunError, UsageError
 from traceml.report.compare.comparison import compare
 from traceml.report.compare.contract import Comparison
 from traceml.report.compare.schema import comparison_text, json_schema, schema_text
-from traceml.report.contract import BlockInfo, PeriodInfo, RankRow, RanksInfo, Report
+from traceml.report.contract import BlockInfo, PeriodInfo, ProcessInfo, RankRow, RanksInfo, Report, SystemInfo
 
 
 def pair(before: Report, after: Report, **more: Any) -> Comparison:
@@ -70,6 +70,26 @@ def test_noise_of_a_busy_machine_is_undecided_and_says_how_many_repeats_would_de
     assert found.verdict.repeats is not None
     assert f"about {found.verdict.repeats} runs a side" in found.verdict.next
     assert found.drift_pct > 5
+
+
+def test_a_run_that_others_starved_is_not_judged_by_one_run_a_side() -> None:
+    full = (SystemInfo("NORMAL", num_cores=2.0, cpu_percent_mean=99.0, samples=9), ProcessInfo(cpu_percent_mean=30.0))
+    stalls = [1.0 if at % 10 else 3.0 for at in range(320)]
+
+    found = pair(run_of(seed=1), run_of(slower("input", 20.0), seed=2, beside=full, factors=stalls))
+
+    assert (found.verdict.diagnosis, found.verdict.repeats) == ("UNDECIDED", None)
+    assert "while the host is free" in found.verdict.next
+    assert any("others kept the host busy" in note for note in found.notes)
+
+
+def test_on_a_host_that_others_fill_the_floor_grows_with_the_spread_of_the_steps() -> None:
+    full = (SystemInfo("NORMAL", num_cores=2.0, cpu_percent_mean=99.0, samples=9), ProcessInfo(cpu_percent_mean=6.0))
+
+    calm, rough = (pair(run_of(seed=1), run_of(seed=2, beside=full, noise=noise)) for noise in (0.0, 0.2))
+
+    assert calm.drift_pct < 4
+    assert rough.drift_pct > 20
 
 
 def test_a_change_inside_the_floor_of_a_single_pair_is_undecided_on_the_quietest_machine() -> None:

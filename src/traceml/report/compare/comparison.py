@@ -21,7 +21,7 @@ from traceml.report.compare.contract import (
     RunBrief,
     StepChange,
 )
-from traceml.report.compare.drift import allowance, has_repeats
+from traceml.report.compare.drift import MOST, allowance, has_repeats
 from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of, mean_direction
 from traceml.report.compare.limits import LIMITS, CompareLimits
 from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of
@@ -139,13 +139,14 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
         phase = found.typical_culprit
     repeats = None
     if diagnosis == contract.UNDECIDED:
-        repeats = deciding_repeats(found.typical, margins, spread=found.spread)
+        is_starved = found.drift >= MOST
+        repeats = None if is_starved else deciding_repeats(found.typical, margins, spread=found.spread)
         repeats = repeats and max(repeats, len(sides.before) + 1, len(sides.after) + 1)
     return CompareVerdict(
         diagnosis=diagnosis,
         summary=sentences.summary(diagnosis, found.typical_step, found.mean_step, same_pct=_PERCENT * margins.same),
         where=sentences.where(found.rows, diagnosis),
-        next=sentences.next_repeats(repeats)
+        next=sentences.next_repeats(repeats, is_starved=found.drift >= MOST)
         if diagnosis == contract.UNDECIDED
         else sentences.next_step(diagnosis, phase, after=sides.after[-1]),
         basis=sentences.basis(

@@ -10,7 +10,7 @@ from traceml.report.compare.comparable import are_interleaved, have_one_host
 from traceml.report.compare.limits import CompareLimits
 from traceml.report.compare.times import RunTimes, cpu_share_of, neighbours_share_of
 
-_MOST: Final = 10.0  # a run of eleven times the length says nothing of the other
+MOST: Final = 10.0  # a run of eleven times the length says nothing of the other
 
 
 def allowance(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> float:
@@ -24,7 +24,7 @@ def allowance(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Com
     hosts = 0.0 if have_one_host(*reports) else limits.drift_of_hosts_share
     if has_repeats(before, after):
         return hosts + (0.0 if are_interleaved(*reports) else limits.drift_share)
-    return min(_MOST, hosts + max(_of_one(run, limits) for run in (*before, *after)))
+    return min(MOST, hosts + max(_of_one(run, limits) for run in (*before, *after)))
 
 
 def has_repeats(before: Sequence[RunTimes], after: Sequence[RunTimes]) -> bool:
@@ -46,6 +46,8 @@ def _of_neighbours(run: RunTimes, limits: CompareLimits) -> float:
     neighbours = limits.unknown_neighbours_share if neighbours is None else neighbours
     period = run.report.step_time.period_ms
     spread = max(0.0, period.p95 / period.p50 - 1) if period.p95 and period.p50 else 0.0
+    if neighbours >= limits.starved_from and spread >= limits.starved_spread:
+        return MOST
     full = (neighbours - limits.full_host_from) / (limits.full_host_at - limits.full_host_from)
     of_queue = limits.drift_of_spread * spread * min(1.0, max(0.0, full))
     return cpu * (limits.drift_of_cpu_share + limits.drift_of_neighbours_share * neighbours) + of_queue

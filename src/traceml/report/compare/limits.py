@@ -26,6 +26,10 @@ class CompareLimits:
     full_host_from: float = 0.70
     full_host_at: float = 0.95
     drift_of_spread: float = 1.4
+    #: And a run whose slowest steps take half as long again beside others was starved: such runs of one script,
+    #: computing on two cores that many tasks wanted, differed up to five-fold. One run a side says nothing then.
+    starved_from: float = 0.60
+    starved_spread: float = 0.50
     #: Nothing is known of a run too short to be sampled: it is taken for the CPU's own work beside some others.
     unknown_neighbours_share: float = 0.25
     #: A run that wandered by itself will have wandered elsewhere the next time: of simulated pairs that wander over

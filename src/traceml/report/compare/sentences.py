@@ -18,6 +18,7 @@ _NAMED_SHARE: Final = 0.1  # of what moved; a smaller phase goes into the rest o
 _MS_UNTIL: Final = 10_000.0
 _TENTHS_UNTIL: Final = 10.0  # percent
 _OF_PHASE: Final = {phases.INPUT: "INPUT_BOUND", phases.H2D: "H2D_BOUND"}  # verdicts with advice for one phase
+_STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
 _MINUS: Final = "-"  # as a terminal, a shell and a screen reader know it
 
 
@@ -101,8 +102,10 @@ def next_step(diagnosis: str, phase: Optional[str], *, after: Report) -> str:
     return f"look at what changed in {name}"
 
 
-def next_repeats(repeats: Optional[int]) -> str:
+def next_repeats(repeats: Optional[int], *, is_starved: bool) -> str:
     """What to do where chance cannot be told from a change."""
+    if is_starved:
+        return "run both, some repeats taking turns (`traceml compare --help`), while the host is free"
     many = f"about {repeats} runs a side" if repeats else "more than 50 runs a side"
     return f"{many} would decide, if the difference stays; let both take turns (`traceml compare --help`)"
 
@@ -110,6 +113,8 @@ def next_repeats(repeats: Optional[int]) -> str:
 def basis(*, num_before: int, num_after: int, drift_pct: float, is_repeated: bool, is_interleaved: bool) -> str:
     """What the interval rests on."""
     runs = f"{num_before} run{'s' * (num_before > 1)} against {num_after}"
+    if not is_repeated and drift_pct >= _STARVED_PCT:
+        return f"{runs}: others took the CPU from a run, so one run a side says nothing"
     if not is_repeated:
         return f"{runs}: the spread within them, and {percent(drift_pct)} % for drift from run to run"
     turns = "taking turns" if is_interleaved else "one side after the other"
