@@ -16,11 +16,11 @@ export PIP_ROOT_USER_ACTION := ignore
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-long gpu-check scenarios format lint types unit processes trainings floor39 matrix
-.PHONY: clean
+.PHONY: help demo test check bench bench-long gpu-check scenarios compare-budget format lint types unit processes trainings
+.PHONY: floor39 matrix clean
 
 help: ## what `make` can do
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 demo: $(VENV)/.stamp-package ## trains a small network under TraceML, about 15 s, and ends with its verdict
 	@$(BIN)/traceml run --mode=cli --interval=5 examples/train.py
@@ -43,6 +43,9 @@ bench-long: $(VENV)/.stamp-dev ## what must not grow: a million steps of a train
 
 scenarios: $(VENV)/.stamp-dev ## trainings with known causes, each right REPEAT (5) times in a row, the slow ones too
 	$(BIN)/python tests/scenarios/check.py --all --repeat $(REPEAT) $(NAMES)
+
+compare-budget: $(VENV)/.stamp-dev ## how often `traceml compare` errs on real runs, 1 h or so; resumed when called again
+	$(BIN)/python benchmarks/compare_budget.py
 
 format: $(VENV)/.stamp-dev ## puts the code in its shape
 	$(BIN)/ruff format .

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from traceml.cli.arguments import Arguments, RunArguments, RunsArguments, Told, ViewArguments, parse
+from traceml.cli.arguments import Arguments, CompareArguments, RunArguments, RunsArguments, Told, ViewArguments, parse
 from traceml.cli.speaking import answer, open_missing, tell
 from traceml.errors import TraceMLError
 
@@ -22,7 +22,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
     Returns:
         The exit code: the script's own for `run`; 0; 2 for a mistake (126 or 127: a command that cannot be started);
-        130 after Ctrl-C; 141 when stdout was closed.
+        1 and 3 of `compare --fail-on regression`; 130 after Ctrl-C; 141 when stdout was closed.
     """
     open_missing()
     try:
@@ -53,6 +53,10 @@ def _dispatch(asked: Arguments) -> int:
         from traceml.cli.runs import runs  # noqa: PLC0415  # likewise
 
         return runs(asked)
+    if isinstance(asked, CompareArguments):
+        from traceml.cli.compare import compare  # noqa: PLC0415  # likewise
+
+        return compare(asked)
     assert isinstance(asked, Told)
     if asked.version:
         from traceml.cli.version import version_text  # noqa: PLC0415  # likewise

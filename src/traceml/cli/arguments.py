@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import shlex
 from dataclasses import dataclass, field
 from typing import Any, Final, Mapping, NoReturn, Optional, Sequence, Union
 
 from traceml.errors import UsageError
 
-COMMANDS: Final = ("run", "view", "runs")
+COMMANDS: Final = ("run", "view", "runs", "compare")
 _RUN_USAGE: Final = (
     "traceml run [options] script.py [script args...]\n       traceml run [options] -m package.module [args...]"
     "\n       traceml run [options] -- command [args...]"
 )
 _RUN_END: Final = "Everything behind the script is the script's: options of ours stand before it."
 _RANKS: Final = ("--nproc-per-node", "--nproc_per_node", "--nnodes")
+_COMPARE_USAGE: Final = (
+    "traceml compare [options] BEFORE AFTER\n       traceml compare [options] A1 A2 ... --against B1 B2 ..."
+)
+_COMPARE_END: Final = """\
+exit codes with --fail-on regression: 0 fine, 1 regression, 2 bad input, 3 undecided or incomparable
+
+Repeats that take turns meet the same drift of the machine:
+  for i in 1 2 3 4 5; do
+    traceml run --mode=summary --run-name old-$i old.py
+    traceml run --mode=summary --run-name new-$i new.py
+  done
+  traceml compare old-1 old-2 old-3 old-4 old-5 --against new-1 new-2 new-3 new-4 new-5
+"""
+_MAX_MARGIN: Final = 50
 _END: Final = "`traceml COMMAND --help` shows a command's options."
 
 
@@ -48,6 +63,18 @@ class RunsArguments:
 
 
 @dataclass(frozen=True)
+class CompareArguments:
+    """`traceml compare`: run folders, names under logs, or summaries, of both sides."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    fails_on_regression: bool = False
+    margin: Optional[float] = None  # a share (0..1)
+    shape: str = "text"  # "text" | "json" | "markdown"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Told:
     """The answer is a text for stdout (`--help`), or the version's line."""
 
@@ -55,7 +82,7 @@ class Told:
     version: bool = False
 
 
-Arguments = Union[RunArguments, ViewArguments, RunsArguments, Told]
+Arguments = Union[RunArguments, ViewArguments, RunsArguments, CompareArguments, Told]
 
 
 def parse(argv: Sequence[str]) -> Arguments:
@@ -77,7 +104,7 @@ def parse(argv: Sequence[str]) -> Arguments:
         raise _unknown("option", command, ("--help", "--version"), "traceml")
     if command not in COMMANDS:
         raise _unknown("command", command, COMMANDS, "traceml")
-    return {"run": _run, "view": _view, "runs": _runs}[command](rest)
+    return {"run": _run, "view": _view, "runs": _runs, "compare": _compare}[command](rest)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -98,6 +125,7 @@ def _overview() -> _Parser:
     commands.add_argument("run", help="start a training script and record it")
     commands.add_argument("view", help="show the card of a run, finished or running")
     commands.add_argument("runs", help="list the runs in the logs folder")
+    commands.add_argument("compare", help="say where the time moved between runs")
     parser.add_argument("-h", "--help", action="store_true", help="show this and exit")
     parser.add_argument("-V", "--version", action="store_true", help="show the version and exit")
     return parser
@@ -210,6 +238,63 @@ def _runs(words: list[str]) -> Arguments:
     parser.add_argument("--logs-dir", metavar="DIR", help="where run folders are (logs)")
     found = _parse_options(parser, words)
     return Told(parser.format_help()) if found.help else RunsArguments({"logs_dir": found.logs_dir})
+
+
+def _compare(words: list[str]) -> Arguments:
+    parser = _Parser(prog="traceml compare", allow_abbrev=False, add_help=False, usage=_COMPARE_USAGE)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Says whether steps take longer, where the time moved, and whether that is more than chance."
+    parser.epilog = _COMPARE_END
+    add = parser.add_argument
+    add("runs", metavar="RUN", nargs="*", help="a run folder, a name under logs, or a final_summary.json")
+    add(
+        "--against",
+        metavar="RUN",
+        nargs="+",
+        default=[],
+        help="the other side's repeats; RUNs before it are this side's",
+    )
+    add("-h", "--help", action="store_true", help="show this and exit")
+    add("--fail-on", metavar="WHAT", choices=("regression",), help="regression: exit 1 for one, 3 where it is open")
+    add(
+        "--margin",
+        metavar="PERCENT",
+        help="only more is a change, what lies within is the same, as in 3%% (1%% and 3%%)",
+    )
+    add("--json", action="store_true", help="print the comparison as JSON instead")
+    add("--markdown", action="store_true", help="print it as Markdown, for a pull request")
+    add("--logs-dir", metavar="DIR", help="where run folders are (logs)")
+    found = _parse_options(parser, words)
+    if found.help:
+        return Told(parser.format_help())
+    before, after = (found.runs, found.against) if found.against else (found.runs[:1], found.runs[1:])
+    if not before or not after or (len(after) > 1 and not found.against):
+        message = "compare: which runs? Say `traceml compare BEFORE AFTER`, or `A1 A2 A3 --against B1 B2 B3`."
+        raise UsageError(message, slug="usage")
+    if found.json and found.markdown:
+        raise UsageError("compare: --json or --markdown, not both.", slug="usage")
+    return CompareArguments(
+        before=tuple(before),
+        after=tuple(after),
+        fails_on_regression=found.fail_on is not None,
+        margin=_margin(found.margin),
+        shape="json" if found.json else "markdown" if found.markdown else "text",
+        options={"logs_dir": found.logs_dir},
+    )
+
+
+def _margin(text: Optional[str]) -> Optional[float]:
+    """`3%`, `3 %` or `3`, in percent, as a share."""
+    if text is None:
+        return None
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = math.nan
+    if not 0 < percent <= _MAX_MARGIN:
+        message = f"compare: --margin {text!r} is no percentage above 0 and up to {_MAX_MARGIN}. Say --margin 3%."
+        raise UsageError(message, slug="usage")
+    return percent / 100
 
 
 def _parse_options(parser: _Parser, words: Sequence[str]) -> argparse.Namespace:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FILE: Final = "final_summary.json"
 CARD_FILE: Final = "final_summary.txt"
-MAX_READ_BYTES: Final = 32 << 20
+MAX_READ_BYTES: Final = 4 << 20  # a summary has under 32 KB; 4 MB of empty lists are 90 MB in memory
 _MAX_DEPTH: Final = 32
 _MAX_DIGITS: Final = 20
 _LINE: Final = 140  # a container that fits is written on one line
@@ -37,11 +37,16 @@ def write_summary(folder: Path, report: Report) -> Path:
 
 def summary_text(report: Report) -> str:
     """The report as JSON for people and machines: short rows on one line each, no NaN, a newline at the end."""
-    return _render(to_plain(report), 0) + "\n"
+    return plain_text(to_plain(report))
+
+
+def plain_text(value: Any) -> str:
+    """Plain values (dicts, lists, numbers, texts) as JSON, laid out as `summary_text` says."""
+    return _render(value, 0) + "\n"
 
 
 def read_summary(path: Path) -> Report:
-    """The report in a `final_summary.json`; reads at most 32 MB and believes nothing that the contract does not allow.
+    """The report in a `final_summary.json`; reads at most 4 MB and believes nothing that the contract does not allow.
 
     Raises:
         RunError: `no-summary`, `foreign-summary`, `summary-too-new` or `damaged-summary`.

@@ -15,13 +15,24 @@ _SCALARS: Final[dict[type, str]] = {str: "string", int: "integer", float: "numbe
 
 def json_schema() -> dict[str, Any]:
     """The schema, draft 2020-12. Keys that it does not know are allowed: new keys keep the version."""
+    return schema_of(Report, title="TraceML final_summary.json", version=SCHEMA_VERSION)
+
+
+def schema_of(kind: type, *, title: str, version: int) -> dict[str, Any]:
+    """The schema of a contract's record.
+
+    Args:
+        kind: A frozen dataclass with a `schema_version`.
+        title: The schema's.
+        version: The one `schema_version` it describes.
+    """
     definitions: dict[str, Any] = {}
-    _define(Report, definitions)
-    root = definitions.pop("Report")
-    root["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    _define(kind, definitions)
+    root = definitions.pop(kind.__name__)
+    root["properties"]["schema_version"] = {"const": version}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "TraceML final_summary.json",
+        "title": title,
         **root,
         "$defs": dict(sorted(definitions.items())),
     }

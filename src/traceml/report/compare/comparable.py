@@ -1,0 +1,161 @@
+"""Says why runs cannot be compared, which of their settings differ, and what else one must know."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Optional, Sequence
+
+from traceml.report.compare.limits import CompareLimits
+from traceml.report.compare.times import need_the_wall, neighbours_share_of
+from traceml.schema import units
+from traceml.schema.phases import label
+
+if TYPE_CHECKING:
+    from traceml.report.contract import Report
+
+_LOADER: Final = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor", "dataset")
+_MAX_TEXT: Final = 60
+_FULL: Final = 0.8  # of the cores
+
+
+def reasons_against(before: Sequence[Report], after: Sequence[Report], limits: CompareLimits) -> tuple[str, ...]:
+    """Why the steps of these runs are not the same kind of step; empty: they can be compared."""
+    everyone = (*before, *after)
+    found = [
+        _differ("world sizes", everyone, lambda r: r.run.world_size, units.count),
+        _differ("devices", everyone, _device_names if all(r.system.devices for r in everyone) else _device_kind, str),
+        None if need_the_wall(everyone) else _differ("clocks", everyone, _clock, lambda clock: f"the {clock}'s"),
+        _other_batch(everyone, limits),
+        _other_updates(everyone),
+    ]
+    return tuple(reason for reason in found if reason)
+
+
+def changed_settings(before: Sequence[Report], after: Sequence[Report]) -> tuple[str, ...]:
+    """The settings that differ between the first run of each side, as `num_workers 4 → 0`."""
+    one, two = before[0], after[0]
+    pairs: list[tuple[str, Any, Any]] = [
+        (name, one.loader.get(name), two.loader.get(name)) for name in _LOADER if one.loader and two.loader
+    ]
+    pairs += [
+        (name, getattr(one.run, key), getattr(two.run, key))
+        for name, key in (
+            ("script", "script"),
+            ("torch", "torch_version"),
+            ("python", "python_version"),
+            ("traceml", "traceml_version"),
+            ("host", "hostname"),
+        )
+    ]
+    pairs.append(("cores", one.system.num_cores, two.system.num_cores))
+    return tuple(f"{name} {_said(old)} → {_said(new)}" for name, old, new in pairs if old != new)
+
+
+def notes_on(before: Sequence[Report], after: Sequence[Report], *, unshared: Sequence[str]) -> tuple[str, ...]:
+    """What one must know beside the numbers, a sentence each.
+
+    Args:
+        before: One side.
+        after: The other.
+        unshared: Phases that were not measured in every run.
+    """
+    return tuple(_notes((*before, *after), unshared))
+
+
+def are_interleaved(before: Sequence[Report], after: Sequence[Report]) -> bool:
+    """Whether the repeats of both sides took turns, so that a drift of the machine met both."""
+    starts = [(_started(report), side) for side, group in enumerate((before, after)) for report in group]
+    if any(start is None for start, _ in starts):
+        return False
+    sides = [side for _, side in sorted(starts, key=lambda one: one[0] or 0.0)]
+    turns = sum(one != two for one, two in zip(sides, sides[1:]))
+    return turns >= min(len(before), len(after))
+
+
+def have_one_host(before: Sequence[Report], after: Sequence[Report]) -> bool:
+    """Whether all runs were on one host, as far as they say."""
+    return len({report.run.hostname for report in (*before, *after)}) == 1
+
+
+def _notes(everyone: Sequence[Report], unshared: Sequence[str]) -> Iterator[str]:
+    if need_the_wall(everyone):
+        yield "the runs have other clocks: they are compared on the wall's, which all have, and by the step alone"
+    if unshared:
+        names = ", ".join(label(phase) for phase in unshared)
+        yield f"{names}: not measured in every run, so it stands in the rest"
+    if len({report.run.inferred for report in everyone}) > 1:
+        yield "steps are inferred in some runs and told in others: they may not be the same steps"
+    if any(report.run.status == "running" for report in everyone):
+        yield "a run still goes on: this is what it was so far"
+    if not have_one_host(everyone[:1], everyone[1:]):
+        yield "the runs were on different hosts: a difference between the machines is in the numbers"
+    if any((neighbours_share_of(report) or 0.0) >= _FULL for report in everyone):
+        yield "others kept the host busy: only repeats that take turns show much there"
+    lost = sum(row.lost_frames for report in everyone for row in report.coverage.ranks)
+    if lost > 0:
+        yield f"{units.count(lost)} frames of these runs were lost before they could be read"
+
+
+def _differ(
+    what: str, everyone: Sequence[Report], of: Callable[[Report], Any], say: Callable[[Any], str]
+) -> Optional[str]:
+    found = dict.fromkeys(of(report) for report in everyone)
+    return f"other {what} ({' and '.join(say(value) for value in found)})" if len(found) > 1 else None
+
+
+def _clock(report: Report) -> str:
+    return report.step_time.clock
+
+
+def _device_names(report: Report) -> str:
+    return ", ".join(dict.fromkeys(units.clean(name)[:_MAX_TEXT] for name in report.system.devices))
+
+
+def _device_kind(report: Report) -> str:
+    """`cuda:0` and `cuda:1` are alike."""
+    return units.clean(report.run.device).partition(":")[0][:_MAX_TEXT] or "cpu"
+
+
+def _other_batch(everyone: Sequence[Report], limits: CompareLimits) -> Optional[str]:
+    """Told by the samples a step; where they are not counted, by the loader's batch size. Then by the tokens."""
+    for rate, what in (("samples_per_s", "samples"), ("tokens_per_s", "tokens")):
+        counts = [_a_step(report, rate) for report in everyone]
+        known = [count for count in counts if count is not None]
+        if len(known) == len(counts) and max(known) > min(known) * (1 + limits.batch_share):
+            return f"other batches ({units.significant(min(known))} and {units.significant(max(known))} {what} a step)"
+        if what == "samples" and len(known) < len(counts):
+            sizes = dict.fromkeys(report.loader.get("batch_size") for report in everyone)
+            if len(sizes) > 1 and all(isinstance(size, int) for size in sizes):
+                return f"other batches ({' and '.join(map(str, sizes))} samples)"
+    return None
+
+
+def _a_step(report: Report, rate: str) -> Optional[float]:
+    value, steps = getattr(report.throughput, rate), report.throughput.steps_per_s
+    return value / steps if value is not None and value > 0 and steps is not None and steps > 0 else None
+
+
+def _other_updates(everyone: Sequence[Report]) -> Optional[str]:
+    found = [
+        round(report.run.micro_batches / report.run.steps)
+        for report in everyone
+        if report.run.micro_batches and report.run.steps
+    ]
+    if len(found) < len(everyone) or len(set(found)) == 1:
+        return None
+    return f"other accumulation ({' and '.join(map(str, dict.fromkeys(found)))} micro-batches a step)"
+
+
+def _started(report: Report) -> Optional[float]:
+    try:
+        return datetime.fromisoformat(report.run.started_at.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _said(value: object) -> str:
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, float):
+        return units.significant(value)
+    return units.clean(str(value))[:_MAX_TEXT]

@@ -1,0 +1,281 @@
+"""Compares two runs, or two groups of repeats: the one question behind `traceml compare`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Callable, Final, Optional, Sequence
+
+from traceml.analysis.between import pooled_spread
+from traceml.analysis.redraw import typical_of
+from traceml.errors import UsageError
+from traceml.report.compare import contract, sentences
+from traceml.report.compare.comparable import are_interleaved, changed_settings, notes_on, reasons_against
+from traceml.report.compare.contract import (
+    SCHEMA_VERSION,
+    CompareVerdict,
+    Comparison,
+    Quantity,
+    RankChange,
+    RunBrief,
+    StepChange,
+)
+from traceml.report.compare.drift import MOST, allowance, has_repeats
+from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of, mean_direction
+from traceml.report.compare.limits import LIMITS, CompareLimits
+from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of
+from traceml.report.compare.waterfall import Waterfall
+from traceml.report.shares import rounded
+from traceml.schema import phases
+
+if TYPE_CHECKING:
+    from traceml.analysis.between import Distance
+    from traceml.report.compare.contract import PhaseChange
+    from traceml.report.compare.judge import Margins
+    from traceml.report.contract import Report
+
+_PERCENT: Final = 100.0
+_MOST_LOG: Final = 30.0  # of a ratio; more is no comparison, and would not be a number in JSON
+_HALF_WIDTHS: Final = 1.96 * math.sqrt(2)  # standard deviations of one run in half the interval of two
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Both sides, each run with its times; None: it has no steady step."""
+
+    before: tuple[Report, ...]
+    after: tuple[Report, ...]
+    before_times: tuple[Optional[RunTimes], ...]
+    after_times: tuple[Optional[RunTimes], ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The numbers of a comparison that could be made."""
+
+    typical: Distance  # of logarithms, drift allowed for
+    mean: Distance
+    typical_step: StepChange
+    mean_step: StepChange
+    rows: tuple[PhaseChange, ...]
+    drift: float
+    spread: float  # of logarithms, between repeats
+    unshared: tuple[str, ...]
+    typical_culprit: Optional[str]
+
+
+def compare(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    *,
+    margin: Optional[float] = None,
+    limits: CompareLimits = LIMITS,
+) -> Comparison:
+    """What moved from one run to another, or from some repeats to others.
+
+    The verdict rests on the median step, the waterfall on means by phase, both on the steady steps' blocks. The same
+    reports give the same comparison.
+
+    Args:
+        before: At least one run.
+        after: At least one.
+        margin: A share (0..1): only more is a change, and what lies within is the same; None: 1 % and 3 %.
+        limits: What is judged by.
+
+    Raises:
+        RunError: `no-steps`, or `damaged-summary`: numbers that no run can have.
+        UsageError: `usage`: a side without a run.
+    """
+    if not before or not after:
+        raise UsageError("compare: two runs are needed, one before and one after.", slug="usage")
+    on_wall = need_the_wall((*before, *after))
+    times = [tuple(times_of(report, on_wall=on_wall) for report in side) for side in (before, after)]
+    sides = _Sides(tuple(before), tuple(after), times[0], times[1])
+    margins = margins_of(margin, limits)
+    reasons = reasons_against(before, after, limits)
+    if reasons:
+        return _unjudged(sides, _incomparable(reasons), margins)
+    short = _too_short(sides, limits)
+    if short:
+        return _unjudged(sides, _undecided_for(short), margins)
+    found = _measure([run for run in sides.before_times if run], [run for run in sides.after_times if run], limits)
+    return _comparison(sides, _verdict(sides, found, margins), margins, found)
+
+
+def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> _Found:
+    drift = allowance(before, after, limits)
+    fall = Waterfall(before, after, limits)
+    steps = [[typical_of(run.blocks) for run in side] for side in (before, after)]
+    within = fall.typical(steps)
+    allowed = math.log1p(drift)
+    typical, mean = within.widened(allowed), fall.mean().widened(allowed)
+    if has_repeats(before, after):
+        spread = pooled_spread(*([math.log(ms) for ms in side] for side in steps))
+    else:
+        spread = (typical.high - typical.low) / 2 / _HALF_WIDTHS
+    return _Found(
+        typical=typical,
+        mean=mean,
+        typical_step=_step_change(median(steps[0]), median(steps[1]), typical),
+        mean_step=_step_change(*fall.step_ms, mean),
+        rows=fall.rows(drift),
+        drift=drift,
+        spread=spread,
+        unshared=fall.unshared,
+        typical_culprit=fall.typical_culprit(),
+    )
+
+
+def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
+    step_ms = found.mean_step.before_ms
+    moved = {row.phase: row.change_ms / step_ms for row in found.rows if row.moved and row.phase not in (STEP, REST)}
+    diagnosis = judge(found.typical, found.mean, moved, margins)
+    of_typical, of_mean = direction(found.typical, margins), mean_direction(found.typical, found.mean, margins)
+    is_slower = SLOWER in (of_typical, of_mean)
+    directions = {contract.REGRESSION: True, contract.IMPROVEMENT: False}
+    phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))
+    if phase is None and of_typical:
+        phase = found.typical_culprit
+    repeats = None
+    if diagnosis == contract.UNDECIDED:
+        is_starved = found.drift >= MOST
+        repeats = None if is_starved else deciding_repeats(found.typical, margins, spread=found.spread)
+        repeats = repeats and max(repeats, len(sides.before) + 1, len(sides.after) + 1)
+    return CompareVerdict(
+        diagnosis=diagnosis,
+        summary=sentences.summary(diagnosis, found.typical_step, found.mean_step, same_pct=_PERCENT * margins.same),
+        where=sentences.where(found.rows, diagnosis),
+        next=sentences.next_repeats(repeats, is_starved=found.drift >= MOST)
+        if diagnosis == contract.UNDECIDED
+        else sentences.next_step(diagnosis, phase, after=sides.after[-1]),
+        basis=sentences.basis(
+            num_before=len(sides.before),
+            num_after=len(sides.after),
+            drift_pct=_PERCENT * found.drift,
+            is_repeated=min(len(sides.before), len(sides.after)) > 1,
+            is_interleaved=are_interleaved(sides.before, sides.after),
+        ),
+        phase=phase,
+        is_slower=is_slower,
+        repeats=repeats,
+    )
+
+
+def _incomparable(reasons: tuple[str, ...]) -> CompareVerdict:
+    text, next_step = f"{'; '.join(reasons)}.", "compare runs of one setting; the speed below stands for itself"
+    return CompareVerdict(contract.INCOMPARABLE, text, "", next_step, "", None, is_slower=False, reasons=reasons)
+
+
+def _undecided_for(why: str) -> CompareVerdict:
+    next_step = "let the runs take more steps"
+    return CompareVerdict(contract.UNDECIDED, f"{why}.", "", next_step, "", None, is_slower=False)
+
+
+def _too_short(sides: _Sides, limits: CompareLimits) -> str:
+    """Why a run's steps do not suffice; empty: they do."""
+    for report, times in zip((*sides.before, *sides.after), (*sides.before_times, *sides.after_times)):
+        steady = sum(times.blocks.num_steps) if times else 0
+        if steady < limits.min_steady_steps:
+            return f"{report.run.name} has {steady} of {limits.min_steady_steps} steady steps"
+        if report.throughput.steps_per_s is None and report.run.inferred:
+            return f"the inferred steps of {report.run.name} cannot be trusted"
+    return ""
+
+
+def _unjudged(sides: _Sides, verdict: CompareVerdict, margins: Margins) -> Comparison:
+    return _comparison(sides, verdict, margins, None)
+
+
+def _comparison(sides: _Sides, verdict: CompareVerdict, margins: Margins, found: Optional[_Found]) -> Comparison:
+    return Comparison(
+        schema_version=SCHEMA_VERSION,
+        verdict=verdict,
+        margin_pct=rounded(_PERCENT * margins.same),
+        drift_pct=rounded(_PERCENT * found.drift) if found else 0.0,
+        typical=found.typical_step if found else None,
+        mean=found.mean_step if found else None,
+        phases=found.rows if found else (),
+        quantities=_quantities(sides),
+        ranks=_ranks(sides) if found else (),
+        changed=changed_settings(sides.before, sides.after),
+        before=tuple(_brief(r, t) for r, t in zip(sides.before, sides.before_times)),
+        after=tuple(_brief(r, t) for r, t in zip(sides.after, sides.after_times)),
+        notes=notes_on(sides.before, sides.after, unshared=found.unshared if found else ()),
+    )
+
+
+def _step_change(before_ms: float, after_ms: float, found: Distance) -> StepChange:
+    return StepChange(rounded(before_ms), rounded(after_ms), _pct(found.estimate), _pct(found.low), _pct(found.high))
+
+
+def _pct(log: float) -> float:
+    return rounded(_PERCENT * math.expm1(min(log, _MOST_LOG)))
+
+
+def _quantities(sides: _Sides) -> tuple[Quantity, ...]:
+    rows = [(name, _median(sides.before, of), _median(sides.after, of)) for name, of in _QUANTITIES.items()]
+    return tuple(Quantity(n, a, b, _change_pct(a, b)) for n, a, b in rows if a is not None or b is not None)
+
+
+def _median(reports: Sequence[Report], of: Callable[[Report], Optional[float]]) -> Optional[float]:
+    known = [value for value in (of(report) for report in reports) if value is not None]
+    return median(known) if known else None
+
+
+def _change_pct(before: Optional[float], after: Optional[float]) -> Optional[float]:
+    if before is None or after is None or before <= 0:
+        return None
+    pct = _PERCENT * (after / before - 1)
+    return rounded(pct) if math.isfinite(pct) else None
+
+
+def _peak_bytes(report: Report) -> Optional[float]:
+    memory = report.step_memory
+    found = [info.max for info in (memory.peak_bytes, memory.allocated_bytes) if info is not None]
+    return next((value for value in found if value is not None), None)
+
+
+_QUANTITIES: Final[dict[str, Callable[[Report], Optional[float]]]] = {
+    "samples_per_s": lambda r: r.throughput.samples_per_s,
+    "tokens_per_s": lambda r: r.throughput.tokens_per_s,
+    "steps_per_s": lambda r: r.throughput.steps_per_s,
+    "held_bytes": lambda r: r.step_memory.allocated_bytes.p50 if r.step_memory.allocated_bytes else None,
+    "peak_bytes": _peak_bytes,
+    "startup_s": lambda r: r.run.startup_s,
+}
+
+
+def _ranks(sides: _Sides) -> tuple[RankChange, ...]:
+    """The median and the worst rank, of each side's first run; nothing of a single rank."""
+    found = []
+    for which in ("median", "worst"):
+        one, two = _own_work(sides.before[0], which), _own_work(sides.after[0], which)
+        if one and two and sides.before[0].run.world_size > 1:
+            found.append(RankChange(which, one[0], two[0], one[1], two[1]))
+    return tuple(found)
+
+
+def _own_work(report: Report, which: str) -> Optional[tuple[int, float]]:
+    ranks = report.step_time.ranks
+    rank = ranks.median if which == "median" else ranks.worst
+    row = next((row for row in ranks.by_rank if row.rank == rank), None)
+    if row is None or row.period_ms is None:
+        return None
+    return row.rank, rounded(row.period_ms - (row.phases_ms.get(phases.SYNC) or 0.0))
+
+
+def _brief(report: Report, times: Optional[RunTimes]) -> RunBrief:
+    run, verdict = report.run, report.verdict
+    return RunBrief(
+        name=run.name,
+        folder=run.folder,
+        status=run.status,
+        started_at=run.started_at,
+        steps=run.steps,
+        steady_steps=sum(times.blocks.num_steps) if times else 0,
+        typical_ms=rounded(typical_of(times.blocks)) if times else None,
+        diagnosis=verdict.diagnosis,
+        severity=verdict.severity,
+        summary=verdict.summary,
+    )

@@ -1,0 +1,92 @@
+"""Judges from intervals alone: slower, faster, the same, both at once, or not to be told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Mapping, Optional
+
+from traceml.analysis.between import Distance, repeats_to_tell
+from traceml.report.compare import contract
+from traceml.report.compare.limits import CompareLimits
+
+SLOWER = 1
+FASTER = -1
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What counts as a change, and what as the same: shares (0..1). A margin given by the user is both."""
+
+    change: float
+    same: float
+
+
+def margins_of(margin: Optional[float], limits: CompareLimits) -> Margins:
+    """The user's margin, or the house's two."""
+    return Margins(limits.change_share, limits.same_share) if margin is None else Margins(margin, margin)
+
+
+def direction(found: Distance, margins: Margins) -> int:
+    """SLOWER or FASTER where the whole interval says so and the estimate is more than the margin; else 0.
+
+    `found` is a distance of logarithms.
+    """
+    if found.low > 0 and found.estimate > math.log1p(margins.change):
+        return SLOWER
+    if found.high < 0 and found.estimate < -math.log1p(margins.change):
+        return FASTER
+    return 0
+
+
+def mean_direction(typical: Distance, mean: Distance, margins: Margins) -> int:
+    """SLOWER or FASTER where all steps together say so and the typical one cannot be what they mean; else 0."""
+    is_another = not typical.low <= mean.estimate <= typical.high
+    return direction(mean, margins) if is_another else 0
+
+
+def is_same(found: Distance, margins: Margins) -> bool:
+    """Whether the whole interval lies within the margin."""
+    bound = math.log1p(margins.same)
+    return -bound <= found.low and found.high <= bound
+
+
+def judge(typical: Distance, mean: Distance, moved: Mapping[str, float], margins: Margins) -> str:
+    """The verdict.
+
+    Args:
+        typical: The distance of the typical steps, logarithms, drift allowed for.
+        mean: That of the mean steps; it speaks only where the typical step does not, or against it.
+        moved: The phases that moved beyond doubt, as shares of the step (0..1, negative: less time).
+        margins: What counts.
+    """
+    of_typical, of_mean = direction(typical, margins), mean_direction(typical, mean, margins)
+    if of_typical and of_mean == -of_typical:
+        return contract.MIXED
+    if of_typical:
+        return contract.REGRESSION if of_typical == SLOWER else contract.IMPROVEMENT
+    if of_mean or has_moved_between(moved, margins):
+        return contract.MIXED
+    return contract.SAME if is_same(typical, margins) else contract.UNDECIDED
+
+
+def has_moved_between(moved: Mapping[str, float], margins: Margins) -> bool:
+    """Whether one phase takes so much more, and another so much less, that each would be a change of the step."""
+    shares = moved.values()
+    return max(shares, default=0.0) > margins.same and min(shares, default=0.0) < -margins.same
+
+
+def deciding_repeats(typical: Distance, margins: Margins, *, spread: float) -> Optional[int]:
+    """About how many runs a side would decide, if the distance stays what it is; None: more than 50.
+
+    Whichever comes first: an interval that leaves 0 out, or one that fits within the margin.
+
+    Args:
+        typical: The distance as it stands.
+        margins: What counts.
+        spread: The standard deviation between repeats, of logarithms.
+    """
+    size, change, same = abs(typical.estimate), math.log1p(margins.change), math.log1p(margins.same)
+    room = [size] if size > change else []
+    room += [same - size] if size < same else []
+    return repeats_to_tell(max(room), spread=spread) if room else None

@@ -1,0 +1,56 @@
+"""Holds every number a comparison is judged by, each with the sentence that defends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class CompareLimits:
+    """The limits of a comparison: a first calibration. Change one with data (`make compare-budget`)."""
+
+    #: Under a percent nobody changes code back; a proven difference below it is still SAME.
+    change_share: float = 0.01
+    #: "The same" means within 3 %: about what a careful single pair can show on a quiet machine.
+    same_share: float = 0.03
+
+    #: Two runs of one script differ by up to 2 % where nothing else runs: memory layout, clocks, placement.
+    drift_share: float = 0.02
+    #: A step that is the CPU's own work feels every other task; one that sleeps or waits for a device does not.
+    drift_of_cpu_share: float = 0.02
+    #: And the more, the more of the machine others took while it ran.
+    drift_of_neighbours_share: float = 0.10
+    #: Where others fill the host, a step that sleeps waits for its turn too: from 70 % on, fully at 95 %. Of 56 pairs
+    #: on such a host none differed by more than 1.4 times the spread of its steps, (p95 - p50) / p50.
+    full_host_from: float = 0.70
+    full_host_at: float = 0.95
+    drift_of_spread: float = 1.4
+    #: And a run whose slowest steps take half as long again beside others was starved: such runs of one script,
+    #: computing on two cores that many tasks wanted, differed up to five-fold. One run a side says nothing then.
+    starved_from: float = 0.60
+    starved_spread: float = 0.50
+    #: Nothing is known of a run too short to be sampled: it is taken for the CPU's own work beside some others.
+    unknown_neighbours_share: float = 0.25
+    #: A run that wandered by itself will have wandered elsewhere the next time: of simulated pairs that wander over
+    #: half a run, 5 of 60 are called a change with three standard deviations of that, 10 of 60 with two.
+    drift_of_own_spreads: float = 3.0
+    #: The same training on two machines of one kind differs by 3 to 10 %.
+    drift_of_hosts_share: float = 0.08
+
+    #: Fewer steady steps are decided by whichever of them was odd.
+    min_steady_steps: int = 8
+    #: A last batch that is smaller moves the samples a step by less than a tenth.
+    batch_share: float = 0.10
+
+    #: A phase of some microseconds doubles for no reason: half a percent of the step is never called moved.
+    phase_share: float = 0.005
+    #: A phase is named for the change of a typical step when it holds most of it.
+    culprit_share: float = 0.6
+    #: Time has moved between phases, in a step that is the same, from where one of them would show as a change.
+    moved_share: float = 0.03
+    #: "All steps together" rests on a few long ones: asked for more certainty than the typical step.
+    mean_confidence: float = 0.99
+
+
+LIMITS: Final = CompareLimits()

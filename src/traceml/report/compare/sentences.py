@@ -1,0 +1,157 @@
+"""Says what was found: the sentence, where the time moved, what to do next, and what the interval rests on."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Optional, Sequence
+
+from traceml.report.compare import contract
+from traceml.report.compare.times import REST, STEP
+from traceml.schema import phases, units
+
+if TYPE_CHECKING:
+    from traceml.report.compare.contract import PhaseChange, StepChange
+    from traceml.report.contract import Report
+
+_MAX_NAMED: Final = 3
+_NAMED_SHARE: Final = 0.1  # of what moved; a smaller phase goes into the rest of the sentence
+_MS_UNTIL: Final = 10_000.0
+_TENTHS_UNTIL: Final = 10.0  # percent
+_OF_PHASE: Final = {phases.INPUT: "INPUT_BOUND", phases.H2D: "H2D_BOUND"}  # verdicts with advice for one phase
+_STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
+_MINUS: Final = "-"  # as a terminal, a shell and a screen reader know it
+
+
+def percent(value: float) -> str:
+    """`4.7`, `15`, `-0.3`: one decimal below ten."""
+    text = f"{value:.1f}" if abs(value) < _TENTHS_UNTIL else f"{value:,.0f}"
+    return text.lstrip(_MINUS) if float(text.replace(",", "")) == 0 else text
+
+
+def longer(step: StepChange) -> str:
+    """`15 % longer [12 to 18 %]`, `13 % less time [11 to 15 %]`; the interval in the direction that is said."""
+    change, low, high = step.change_pct, step.low_pct, step.high_pct
+    if change < 0:
+        return f"{percent(-change)} % less time [{percent(-high)} to {percent(-low)} %]"
+    return f"{percent(change)} % longer [{percent(low)} to {percent(high)} %]"
+
+
+def from_to(step: StepChange) -> str:
+    """`93.4 ms, was 81.0`."""
+    after, before = units.duration(step.after_ms * 1e6), units.duration(step.before_ms * 1e6)
+    number, _, unit = before.partition(" ")
+    return f"{after}, was {number if after.endswith(f' {unit}') and ' ' not in unit else before}"
+
+
+def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: float) -> str:
+    """The verdict's sentence."""
+    told = f"a typical step takes {longer(typical)}: {from_to(typical)}"
+    if diagnosis == contract.SAME:
+        within = f"a typical step takes the same time within {percent(same_pct)} %: {from_to(typical)}"
+        return f"{within} ({longer(typical)})."
+    if diagnosis == contract.UNDECIDED:
+        return f"{told}. That can be chance."
+    if diagnosis != contract.MIXED:
+        return f"{told}."
+    if _crosses_zero(mean):
+        return f"{told}, but time moved from one phase to another."
+    return f"{told}; all steps together take {longer(mean)}, so rare long steps changed otherwise than the typical one."
+
+
+def _crosses_zero(step: StepChange) -> bool:
+    return step.low_pct <= 0 <= step.high_pct
+
+
+def where(rows: Sequence[PhaseChange], diagnosis: str) -> str:
+    """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, rest +0.1`: the parts add up to what is said."""
+    whole = next((row for row in rows if row.phase == STEP), None)
+    if whole is None:
+        return ""
+    size, unit = size_of([whole.before_ms, whole.after_ms])
+    change, low, high = (ms / size for ms in (whole.change_ms, whole.low_ms, whole.high_ms))
+    decimals = decimals_for([change, low, high])
+    said = f"{signed(change, decimals)} {unit} a step [{low:,.{decimals}f} to {high:,.{decimals}f}]"
+    if len(rows) == 1:
+        return said
+    moved = any(row.moved for row in rows if row.phase != STEP)
+    if not moved and diagnosis == contract.SAME:
+        return f"{said}: no phase beyond chance"
+    parts = [(phase_label(row.phase), row.change_ms / size) for row in _named(rows)]
+    rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
+    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (REST, rest)))
+    return f"{said}: {told}" if moved else f"{said}: no phase beyond chance; {told}"
+
+
+def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Optional[str]:
+    """The phase that moved most, in the step's own direction when that is known; None: no phase moved beyond chance."""
+    moved = [row for row in rows if row.moved and row.phase not in (STEP, REST)]
+    if is_slower is not None:
+        moved = [row for row in moved if (row.change_ms > 0) == is_slower]
+    return max(moved, key=lambda row: abs(row.change_ms)).phase if moved else None
+
+
+def next_step(diagnosis: str, phase: Optional[str], *, after: Report) -> str:
+    """One thing to do about a step that takes longer, or another time in its parts; of other verdicts nothing."""
+    if diagnosis not in (contract.REGRESSION, contract.MIXED):
+        return "nothing"
+    if phase is None:
+        return "look at the waterfall; repeat both, taking turns, to see which phase it is"
+    name, verdict = phase_label(phase), after.verdict
+    if verdict.diagnosis == _OF_PHASE.get(phase) and verdict.next:
+        return f"{name}: {units.clean(verdict.next)}"
+    return f"look at what changed in {name}"
+
+
+def next_repeats(repeats: Optional[int], *, is_starved: bool) -> str:
+    """What to do where chance cannot be told from a change."""
+    if is_starved:
+        return "run both, some repeats taking turns (`traceml compare --help`), while the host is free"
+    many = f"about {repeats} runs a side" if repeats else "more than 50 runs a side"
+    return f"{many} would decide, if the difference stays; let both take turns (`traceml compare --help`)"
+
+
+def basis(*, num_before: int, num_after: int, drift_pct: float, is_repeated: bool, is_interleaved: bool) -> str:
+    """What the interval rests on."""
+    runs = f"{num_before} run{'s' * (num_before > 1)} against {num_after}"
+    if not is_repeated and drift_pct >= _STARVED_PCT:
+        return f"{runs}: others took the CPU from a run, so one run a side says nothing"
+    if not is_repeated:
+        return f"{runs}: the spread within them, and {percent(drift_pct)} % for drift from run to run"
+    turns = "taking turns" if is_interleaved else "one side after the other"
+    drift = f", and {percent(drift_pct)} % for drift" if drift_pct else ""
+    return f"{runs}, {turns}: the spread between repeats{drift}"
+
+
+def phase_label(phase: str) -> str:
+    """What people call a row of the waterfall."""
+    known = phase in phases.LABELS or phase.startswith(phases.REGION_PREFIX)
+    return phases.label(phase) if known else units.clean(phase)
+
+
+def size_of(values: Sequence[float]) -> tuple[float, str]:
+    """In what all these times (ms) are said, by the largest: milliseconds in one, and its name."""
+    largest = max((abs(value) for value in values), default=0.0)
+    return (1e3, "s") if largest >= _MS_UNTIL else (1.0, "ms")
+
+
+def decimals_for(values: Sequence[float]) -> int:
+    """The decimals that give the largest of these numbers three digits, at most six, at least one."""
+    largest = max((abs(value) for value in values), default=0.0)
+    return 1 if largest <= 0 else min(6, max(1, 2 - math.floor(math.log10(largest))))
+
+
+def signed(value: float, decimals: int) -> str:
+    """`+12.1`, `-0.3`, `+0.0`."""
+    text = f"{value:+,.{decimals}f}"
+    return "+" + text[1:] if float(text.replace(",", "")) == 0 else text
+
+
+def _named(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
+    """The phases the sentence names: those that moved, else the largest; at most three."""
+    found = [row for row in rows if row.phase not in (STEP, REST)]
+    most = max((abs(row.change_ms) for row in found), default=0.0)
+    moved = [row for row in found if row.moved]
+    if not any(row.moved for row in rows if row.phase != STEP):
+        moved = found
+    moved = [row for row in moved if abs(row.change_ms) >= _NAMED_SHARE * most and row.change_ms]
+    return sorted(moved, key=lambda row: abs(row.change_ms), reverse=True)[:_MAX_NAMED]
