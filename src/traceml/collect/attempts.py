@@ -6,7 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Final, Iterable, Optional, Sequence
 
-from traceml.schema.records import Attempt, RankDeath
+from traceml.schema.attempts import Attempt, RankDeath
 
 if TYPE_CHECKING:
     from traceml.collect.life import Life

@@ -21,7 +21,8 @@ from traceml.wire.manifest import write_manifest
 
 if TYPE_CHECKING:
     from traceml.collect.tail import Portion
-    from traceml.schema.records import Attempt, Manifest, RunEnd
+    from traceml.schema.attempts import Attempt
+    from traceml.schema.records import Manifest, RunEnd
     from traceml.schema.syncs import LedgerState
 
 DATABASE: Final = Path("node-0") / "run.db"

@@ -34,8 +34,8 @@ from traceml.schema.struct import to_plain
 if TYPE_CHECKING:
     from traceml.analysis.facts import Chunk, Ending, Facts, RankFacts
     from traceml.diagnosis.finding import Diagnosis
+    from traceml.schema.attempts import Attempt
     from traceml.schema.records import (
-        Attempt,
         DeviceSample,
         Event,
         HostSample,

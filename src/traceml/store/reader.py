@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Iterable, Iterator, NamedTuple, Optional, Sequence, TypeVar, Union
 
+from traceml.schema.attempts import Attempt
 from traceml.schema.records import (
-    Attempt,
     Block,
     DeviceSample,
     Event,

@@ -23,8 +23,8 @@ from traceml.store.units import ALL_RANKS, KnownUnits
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from traceml.schema.attempts import Attempt
     from traceml.schema.records import (
-        Attempt,
         DeviceSample,
         Event,
         HostSample,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from traceml.schema import phases
+from traceml.schema.attempts import Attempt
 from traceml.schema.records import (
-    Attempt,
     DeviceSample,
     Event,
     HostSample,

@@ -14,7 +14,8 @@ from traceml.analysis.ledger import Ledger
 from traceml.report.build import build_report
 from traceml.report.contract import DeathInfo, Report
 from traceml.report.files import summary_text
-from traceml.schema.records import Attempt, HostSample, LiveSlot, MemoryReading, RankDeath, RankEnd
+from traceml.schema.attempts import Attempt, RankDeath
+from traceml.schema.records import HostSample, LiveSlot, MemoryReading, RankEnd
 from traceml.schema.struct import from_plain
 from traceml.views.text.card import card
 

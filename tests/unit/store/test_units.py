@@ -12,7 +12,8 @@ import pytest
 from tests.unit.store.long_runs import size_of
 from tests.unit.store.step_streams import stream
 from traceml.errors import RunError
-from traceml.schema.records import Attempt, RankDeath, StepRecord
+from traceml.schema.attempts import Attempt, RankDeath
+from traceml.schema.records import StepRecord
 from traceml.schema.syncs import Amount, LedgerState, Moments, RankSums, SyncCut, Tens, UnitSums, merged
 from traceml.store.reader import StoreReader
 from traceml.store.tables import SPANS
