@@ -49,10 +49,11 @@ def test_a_door_says_what_goes_in_and_out_and_what_it_knows_and_holds() -> None:
     assert [n for n, text in said.items() if not all(f"{w}:" in text for w in ("In", "Out", "Knows", "Holds"))] == []
 
 
-def test_a_door_defines_nothing() -> None:
+def test_a_door_defines_nothing_but_that_of_report_which_can_be_called() -> None:
     makes = {
         name: [ast.unparse(node) for node in door.body[1:] if not isinstance(node, (ast.Import, ast.ImportFrom))]
         for name, door in doors().items()
+        if name != "report"  # the api has a function of that name
     }
 
     assert {name: [c for c in code if not c.startswith("__all__ =")] for name, code in makes.items()} == {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import traceml
 from traceml.shown import Shown
 
@@ -22,4 +25,12 @@ def test_a_card_brings_no_script_no_link_and_no_colour_of_its_own() -> None:
 
 
 def test_without_a_run_the_report_says_what_to_do() -> None:
+    assert "traceml.init()" in str(traceml.report())
+
+
+def test_the_package_of_that_name_does_not_hide_the_report() -> None:
+    package: Any = import_module("traceml.report")
+
+    assert callable(import_module("traceml.report.run").open_run)
+    assert "traceml.init()" in str(package())
     assert "traceml.init()" in str(traceml.report())

@@ -21,9 +21,9 @@ class Arrival:
         self._is_over = False
 
     def wait(self) -> None:
-        """Looks, and if it is not there yet, stands in the way of its import."""
+        """Looks, and if it is not there yet, stands in the way of its import; a second call changes nothing."""
         self.look()
-        if not self._is_over:
+        if not self._is_over and self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
     def look(self) -> None:

@@ -41,6 +41,7 @@ class Pen(_Hot):
 
     __slots__ = (
         "_told_unrecorded",
+        "await_compiler",
         "clock",
         "clock_note",
         "clock_used",
@@ -108,6 +109,7 @@ class Pen(_Hot):
         self.skipped: list[CodeType] = []  # our functions that may run under a compiled frame
         self.skip_code: Optional[Callable[[CodeType], object]] = None  # torch._dynamo's, once it is loaded
         self.on_arrival: list[Callable[[], None]] = []  # to be done then
+        self.await_compiler: Callable[[], None] = _nobody_waits  # torch._dynamo's import is waited for from now on
         self.has_compiled = False  # somebody compiles, or may
         self.has_compiled_itself: Callable[[Any], None] = no_matter  # a model, by its `compile()`
         self.has_updated: Callable[[Any, Any, Any], None] = no_update  # an optimizer that is not torch's
@@ -231,6 +233,7 @@ class Pen(_Hot):
             self.skip_code(code)
         else:
             self.skipped.append(code)
+            self.await_compiler()
 
     def arrived(self) -> None:
         """torch._dynamo is loaded: it hears of our functions, and our hooks of it."""
@@ -265,6 +268,10 @@ class Pen(_Hot):
         self.ring.send(
             Watching(self.watched, self.unseen, self.total_steps, self.infers, self.clock_used, self.clock_note)
         )
+
+
+def _nobody_waits() -> None:
+    """No session stands behind this pen."""
 
 
 def _no_memory(_: float) -> None:

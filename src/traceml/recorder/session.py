@@ -163,7 +163,8 @@ class Session:
         arrival = Arrival(self.pen.arrived)
         self.pen.guard.register("arrival", arrival.remove)
         self.pen.late_looks.append(arrival.look)
-        arrival.wait()
+        self.pen.await_compiler = arrival.wait  # where a hook of ours asks for it
+        arrival.look()
         for phase, install in _HOOKS.items():
             if only is not None and _PART_OF.get(phase, phase) not in only:
                 unseen[phase] = _NOT_ASKED

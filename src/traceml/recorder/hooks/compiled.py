@@ -157,5 +157,6 @@ def install(pen: Pen) -> str:
         wrappers.arrived()
     else:
         pen.on_arrival.append(wrappers.arrived)
+        pen.await_compiler()
     pen.guard.register(HOOK, wrappers.remove)
     return ""

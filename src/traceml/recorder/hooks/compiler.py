@@ -181,6 +181,7 @@ def install(pen: Pen) -> str:
         compiler.arrived()
     else:
         pen.on_arrival.append(compiler.arrived)
+        pen.await_compiler()
     pen.late_looks.append(compiler.look)
     pen.guard.register(HOOK, compiler.remove)
     if not (Path(str(torch.__file__)).parent / "_dynamo" / "callback.py").exists():
