@@ -28,8 +28,8 @@ demo: $(VENV)/.stamp-package ## trains a small network under TraceML, about 15 s
 test: unit processes ## the unit tests, then those with real processes
 
 check: lint types unit processes ## what CI runs: format, lint, types, floors, all tests, each scenario once, Python 3.9
-	$(BIN)/python -m pytest -q tests/scenarios
-	$(BIN)/python -m pytest -q tests/trainings/test_trainings.py
+	$(BIN)/python -m pytest -q -n 2 tests/scenarios
+	$(BIN)/python -m pytest -q -n 2 tests/trainings/test_trainings.py
 	@bash .ci/python39
 
 bench: $(VENV)/.stamp-dev ## our figures beside the budgets, 10 min or so; TRACEML_UPSTREAM_PYTHON=... adds upstream's
@@ -66,7 +66,7 @@ processes: $(VENV)/.stamp-dev ## the tests with real processes
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/processes
 
 trainings: $(VENV)/.stamp-dev ## all of tests/trainings: also habits, faults, off, side by side with a bare run; 12 min or so
-	$(BIN)/python -m pytest -q tests/trainings
+	$(BIN)/python -m pytest -q -n 2 tests/trainings
 
 floor39: ## installs, imports and runs the torch-free unit tests on Python 3.9, where there is one
 	@bash .ci/python39
