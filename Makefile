@@ -29,7 +29,7 @@ test: unit processes ## the unit tests, then those with real processes
 
 check: lint types unit processes ## what CI runs: format, lint, types, floors, all tests, each scenario once, Python 3.9
 	$(BIN)/python -m pytest -q -n 2 tests/scenarios
-	$(BIN)/python -m pytest -q -n 2 tests/trainings/test_trainings.py
+	$(BIN)/python -m pytest -q -n 2 tests/trainings/test_trainings.py tests/trainings/test_faults.py
 	@bash .ci/python39
 
 bench: $(VENV)/.stamp-dev ## our figures beside the budgets, 10 min or so; TRACEML_UPSTREAM_PYTHON=... adds upstream's

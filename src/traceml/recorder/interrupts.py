@@ -8,6 +8,7 @@ it interrupted: by that one it is known, whichever signal it is for and however 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import signal
 import sys
@@ -51,7 +52,8 @@ def _is_handler(frame: FrameType, interrupted: FrameType) -> bool:
 
 def _arguments(frame: FrameType) -> Iterator[Any]:
     code, found = frame.f_code, frame.f_locals
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]  # and *args
+    has_rest, has_named = bool(code.co_flags & inspect.CO_VARARGS), bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + has_rest + has_named]
     for name in names:
         value = found.get(name)
         yield value
