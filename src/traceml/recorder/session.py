@@ -27,6 +27,7 @@ from traceml.recorder.hooks import (
     loader,
     method,
     optimizer,
+    sync,
 )
 from traceml.recorder.identity import identify, process_start_ns
 from traceml.recorder.pen import Pen
@@ -43,12 +44,17 @@ _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
     compiled.HOOK: compiled.install,
     method.HOOK: method.install,
     phases.BACKWARD: backward.install,
+    sync.HOOK: sync.install,
     phases.OPTIMIZER: optimizer.install,
     phases.CHECKPOINT: checkpoint.install,
     phases.GC: collections.install,
 }
 _UNSEATED: Final = ".waiting"  # behind a ring's name: no collector looks at it
-_PART_OF: Final = {compiled.HOOK: phases.FORWARD, method.HOOK: phases.COMPILE}  # no phases of their own
+_PART_OF: Final = {
+    compiled.HOOK: phases.FORWARD,
+    method.HOOK: phases.COMPILE,
+    sync.HOOK: phases.BACKWARD,
+}  # no phases of their own
 _NOT_ASKED: Final = "not asked for in init()"
 _MACHINE: Final = Machine()
 _rings = itertools.count()

@@ -23,6 +23,7 @@ from traceml.schema.records import (
 )
 from traceml.schema.room import OutOfMemory
 from traceml.schema.struct import StructError, from_plain, to_plain
+from traceml.schema.syncs import CollectiveWait
 
 Body = Union[
     RankIdentity,
@@ -37,6 +38,7 @@ Body = Union[
     Compilation,
     Halt,
     Unrecorded,
+    CollectiveWait,
 ]
 
 _KINDS: Final[dict[str, type[Any]]] = {
@@ -52,6 +54,7 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "compilation": Compilation,
     "halt": Halt,
     "unrecorded": Unrecorded,
+    "collective": CollectiveWait,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _HEAD: Final = struct.Struct("<IIQ")  # body length, crc32 of sequence and body, sequence

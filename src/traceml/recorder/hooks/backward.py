@@ -27,6 +27,7 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
     if run is None:
         return f"torch {torch.__version__} enters the autograd engine another way"
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    inner = run  # with several ranks: what tells its waiting from its work
 
     def engine(*args: Any, **kwargs: Any) -> Any:
         if get_ident() != pen.owner or pen.busy:
@@ -40,7 +41,7 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
             pen.guard.fault(HOOK, error)
             return run(*args, **kwargs)
         try:
-            return run(*args, **kwargs)
+            return inner(*args, **kwargs)
         except BaseException:
             pen.raised()
             raise
@@ -54,8 +55,9 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
                 pen.guard.fault(HOOK, error)
 
     def renew() -> None:
-        nonlocal nxt, clock
+        nonlocal nxt, clock, inner
         nxt, clock = pen.nxt, pen.clock
+        inner = run if pen.split_backward is None else pen.split_backward(run)
 
     ours = engine if run is real else _Engine(real, engine)
 
