@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any, Final, Optional
+from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.accelerator import Accelerator
 from traceml.recorder.clock import DeviceClock
@@ -26,9 +26,19 @@ class Device:
         accelerator: What may come to be used.
         rank: Whose memory it is.
         wants_h2d: Whether copies to the device are to be seen.
+        located: Called with the device's name (`cuda:3`) once it is known, and when it is another one.
     """
 
-    def __init__(self, pen: Pen, accelerator: Accelerator, *, rank: int, wants_h2d: bool) -> None:
+    def __init__(
+        self,
+        pen: Pen,
+        accelerator: Accelerator,
+        *,
+        rank: int,
+        wants_h2d: bool,
+        located: Callable[[str], None],
+    ) -> None:
+        self._located = located
         self._pen, self._accelerator, self._wants_h2d, self._rank = pen, accelerator, wants_h2d, rank
         self._is_started = False
         self._num_looks = _NUM_LOOKS
@@ -45,6 +55,7 @@ class Device:
             if self._is_started and self._num_looks and self.clock is not None:
                 self._num_looks -= 1
                 self.clock.home = home_of(self._accelerator.kind)
+                self._located(f"{self._accelerator.kind}:{self._device()}")
         except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
 

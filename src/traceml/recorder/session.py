@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Collection, Final, Mapping, Optional
 
@@ -103,6 +104,7 @@ class Session:
         )
         self.pen = Pen(ring, machine.clock)
         self.device: Optional[Device] = None
+        self._device_name = ""  # once the accelerator is in use
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
@@ -124,10 +126,18 @@ class Session:
     def identify(self) -> RankIdentity:
         """Who this process is by now: torch.distributed may have been set up since the ring was made."""
         found = identify(started_ns=self._started_ns)
+        if self._device_name:
+            found = replace(found, device=self._device_name)
         if found != self.identity:
             self.identity = found
             self.pen.ring.send(found)
         return found
+
+    def _located(self, device: str) -> None:
+        """The models' device, which is not always that of the local rank."""
+        if device != self._device_name:
+            self._device_name = device
+            self.identify()
 
     def seat(self, ring_dir: Path) -> None:
         """The process is a rank from now on: its ring stands where the collector of `ring_dir` looks.
@@ -205,7 +215,9 @@ class Session:
         try:
             accelerator = machine.accelerator or find_accelerator()
             if accelerator is not None:
-                self.device = Device(self.pen, accelerator, rank=self.identity.rank, wants_h2d=wants_h2d)
+                self.device = Device(
+                    self.pen, accelerator, rank=self.identity.rank, wants_h2d=wants_h2d, located=self._located
+                )
                 self.pen.late_looks.append(self.device.look)
                 self.device.look()
         except BaseException as error:  # noqa: BLE001  # guard

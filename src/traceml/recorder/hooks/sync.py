@@ -135,11 +135,13 @@ class Waits:
         pen.swaps.append(renew)
         return wait
 
-    def _make_split(self, engine: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def _make_split(  # noqa: C901  # one hot path
+        self, engine: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """What makes of the engine's entry one that tells local work from waiting."""
         pen, state = self._pen, self._state
 
-        def split(run: Callable[..., Any]) -> Callable[..., Any]:
+        def split(run: Callable[..., Any]) -> Callable[..., Any]:  # noqa: C901  # likewise
             nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
             queue = engine.queue_callback
 
