@@ -145,8 +145,22 @@ class Waits:
             nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
             queue = engine.queue_callback
 
+            def close() -> None:
+                state.is_open = False
+                try:
+                    k = nxt() & mask
+                    codes[k] = _CLOSE
+                    stamps[k] = clock()
+                except BaseException as error:  # noqa: BLE001  # guard
+                    pen.guard.fault(HOOK, error)
+
+            def waits_ended() -> None:
+                """The last final callback: what the engine does on its way back is no waiting."""
+                if state.is_open:
+                    close()
+
             def local_work_ended() -> None:
-                """A final callback: with a device in another thread, while the owner waits for the engine."""
+                """The first final callback: with a device in another thread, while the owner waits for the engine."""
                 if state.is_open or pen.owner is None:
                     return
                 try:
@@ -154,6 +168,7 @@ class Waits:
                     codes[k] = _OPEN
                     stamps[k] = clock()
                     state.is_open = True
+                    queue(waits_ended)  # behind what was queued meanwhile; the engine expects that
                 except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
 
@@ -179,13 +194,7 @@ class Waits:
                     if handle is not None:
                         handle.remove()
                     if state.is_open:
-                        state.is_open = False
-                        try:
-                            k = nxt() & mask
-                            codes[k] = _CLOSE
-                            stamps[k] = clock()
-                        except BaseException as error:  # noqa: BLE001  # guard
-                            pen.guard.fault(HOOK, error)
+                        close()
 
             return backward
 
