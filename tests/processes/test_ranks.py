@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 import pytest
@@ -120,3 +122,17 @@ def test_a_pause_of_the_script_is_no_hang(tmp_path: Path, do: str, events: list[
 
     found = [event["kind"] for event in summary["events"] if event["kind"] in ("hang", "wait for a rank")]
     assert found == events
+
+
+def test_weights_and_graphs_of_every_way_to_train_in_parallel_are_those_of_a_bare_run(tmp_path: Path) -> None:
+    script = str(running.SCRIPTS / "ranks_harmless.py")
+    bare = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
+    expected = subprocess.run(bare, cwd=tmp_path, env=running.environment(), capture_output=True, check=True).stdout
+
+    result = running.run(
+        tmp_path, script, options=["--mode=summary", "--nproc-per-node=2"], environ=running.environment(TRACE="1")
+    )
+
+    assert result.stdout == expected
+    assert result.summary["coverage"]["faults"] == []
+    assert result.summary["step_time"]["ranks"]["sync"] is not None

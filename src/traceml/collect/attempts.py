@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_DEATHS: Final = 16
 _ENDED_BY_OTHERS: Final = "killed by SIGTERM"  # torchrun's, once a rank has died
+_TOGETHER_NS: Final = 200_000_000
 _GOOD: Final = ("end", "shutdown", "trace-max-steps")
 
 
@@ -89,13 +90,20 @@ def deaths_of(
 
 
 def _deaths(tails: Iterable[RingTail], life: Life, failures: Failures, *, now_ns: int) -> list[RankDeath]:
-    """Deaths in their order. Who failed while it waited for others, or was told to end, comes behind who did not.
+    """Deaths in their order. Of those that came together, who failed while it waited, or was told to, was not first.
 
     Processes that go within milliseconds of one another may be seen to be gone in the same look.
     """
     found = [_death(tail, life, failures, now_ns=now_ns) for tail in tails]
     deaths = [death for death in found if death is not None]
-    return sorted(deaths, key=lambda death: (death.phase == phases.SYNC or death.how == _ENDED_BY_OTHERS, death.at_ns))
+    until_ns = min((death.at_ns for death in deaths), default=0) + _TOGETHER_NS
+
+    def order(death: RankDeath) -> tuple[bool, bool, int]:
+        is_later = death.at_ns > until_ns
+        has_followed = death.phase == phases.SYNC or death.how == _ENDED_BY_OTHERS
+        return is_later, has_followed and not is_later, death.at_ns
+
+    return sorted(deaths, key=order)
 
 
 def _death(tail: RingTail, life: Life, failures: Failures, *, now_ns: int) -> Optional[RankDeath]:

@@ -6,13 +6,14 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.aligning import Aligning
 from traceml.collect.attempts import Failures, attempt_of, deaths_of
 from traceml.collect.bell import Bell
+from traceml.collect.callbacks import Callbacks
 from traceml.collect.end import Departure, ScriptExit, run_end
 from traceml.collect.halting import why_halted
 from traceml.collect.life import Life, processes_of
@@ -32,26 +33,6 @@ SAMPLE_NS: Final = 1_000_000_000
 _HALF_MADE_S: Final = 3.0  # a ring whose header is not sound by then never will be
 _EXITS: Final = ("end", "exception")
 _GRACE_S: Final = 1.0  # what a rank has to end in after its script has
-
-
-def nothing_more() -> None:
-    """Does nothing."""
-
-
-@dataclass(frozen=True)
-class Callbacks:
-    """What the collector asks its composition root to do.
-
-    `answer(pid)` writes the report that this rank's process asked for; `is_quiet` is called when every rank has said
-    goodbye and the script goes on; `spare` is called about once a second, when nothing else is due; `note` takes a line
-    for the user; `line` tells the launcher where the run is.
-    """
-
-    answer: Callable[[int], None]
-    note: Callable[[str], None]
-    line: Callable[[], None] = nothing_more
-    is_quiet: Callable[[], None] = nothing_more
-    spare: Callable[[], None] = nothing_more
 
 
 class Collector:
@@ -382,7 +363,9 @@ class Collector:
         died = deaths_of(ranks, self._life, self._failures, memory_of=self._stalling.memory_of, now_ns=now_ns)
         self._tell([*self._stalling.over(now_ns), *died])
         self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])
-        self._ends = [tail.state.end for tail in ranks]
+        first = [event.rank for event in died] + [tail.state.identity.rank for tail in ranks]
+        ordered = sorted(ranks, key=lambda tail: first.index(tail.state.identity.rank))
+        self._ends = [tail.state.end for tail in ordered]  # whose exception is told first
         self._departed = self._departure(now_ns, last_ns)
         end = run_end(self._departed)
         self._keeping.put_end(end)

@@ -12,7 +12,7 @@ import sys
 from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
-from traceml.recorder.hooks.sync_calls import Calls
+from traceml.recorder.hooks.sync_calls import Calls, place_of
 from traceml.recorder.hooks.sync_groups import Groups
 from traceml.recorder.pen import Pen
 from traceml.schema import phases
@@ -79,7 +79,7 @@ class Waits:
         self._take(distributed.Work, "wait")
         self._take(distributed.ProcessGroup, "monitored_barrier")
         data_parallel = sys.modules.get("torch.nn.parallel.distributed")
-        self._take(getattr(data_parallel, "DistributedDataParallel", None), "_sync_buffers", asks_compiler=True)
+        self._take(getattr(data_parallel, "DistributedDataParallel", None), "_sync_buffers")
         self._pen.tell(watched=(phases.SYNC,))
 
     def _take(self, owner: Any, name: str, *, asks_compiler: bool = False) -> None:
@@ -133,9 +133,10 @@ class Waits:
             nxt, clock = pen.nxt, pen.clock
 
         pen.swaps.append(renew)
+        pen.skip(wait)
         return wait
 
-    def _make_split(  # noqa: C901  # one hot path
+    def _make_split(  # noqa: C901, PLR0915  # one hot path
         self, engine: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """What makes of the engine's entry one that tells local work from waiting."""
@@ -196,8 +197,12 @@ class Waits:
                     if state.is_open:
                         close()
 
+            for ours in (backward, at_root, local_work_ended, waits_ended, close):
+                pen.skip(ours)
             return backward
 
+        for ours in (_hook, Calls.waited, place_of):
+            pen.skip(ours)
         return split
 
 

@@ -31,7 +31,7 @@ class Calls:
         self._num_looks += 1
         if self._num_looks > _MAX_LOOKS or len(self._told) >= _MAX_TOLD:
             return
-        place = _place(frame)
+        place = place_of(frame)
         if place is not None and place not in self._told:
             self._told.add(place)
             call, path, line = place
@@ -39,8 +39,8 @@ class Calls:
             self._pen.ring.send(CollectiveWait(int(at_s * 1e9), int(took_s * 1e9), call, where))
 
 
-def _place(frame: Any) -> Optional[tuple[str, str, int]]:
-    """What was called, in which file and line; None where torch called it itself."""
+def place_of(frame: Any) -> Optional[tuple[str, str, int]]:
+    """What was called from this frame's callers, in which file and line; None where torch called it itself."""
     call, last = "wait", ""
     for _ in range(_MAX_FRAMES):
         if frame is None:

@@ -93,6 +93,7 @@ class Groups:
 
         communicate.__wrapped__ = original  # type: ignore[attr-defined]
         communicate.__name__ = getattr(original, "__name__", communicate.__name__)
+        pen.skip(communicate)
         return communicate
 
 
