@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from pathlib import Path
@@ -110,6 +111,47 @@ def test_a_backward_ends_where_the_wait_of_the_reducer_begins(ranks: Recording) 
     assert any(isinstance(m, Watching) and phases.SYNC in m.phases for m in ranks.messages)
 
 
+class Halves(nn.Module):  # type: ignore[misc]
+    """Uses its second half in every other call only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.num_calls = nn.Linear(8, 2), nn.Linear(8, 2), 0
+
+    def forward(self, x: Any) -> Any:
+        self.num_calls += 1
+        return self.second(x) if self.num_calls % 2 else self.first(x)
+
+
+def test_a_backward_without_some_parameters_is_split_by_its_root(ranks: Recording) -> None:
+    train(DistributedDataParallel(Halves(), find_unused_parameters=True), 6)
+
+    assert all(step.sync is not None and step.sync.num_syncs == 1 for step in ranks.steps())
+
+
+def test_a_model_that_is_not_traced_is_split_by_its_root_from_the_second_backward_on(ranks: Recording) -> None:
+    train(DistributedDataParallel(nn.Linear(8, 2)))
+    other = DistributedDataParallel(nn.Linear(8, 2))
+    for _ in range(3):
+        with trace_step():
+            other(torch.ones(4, 8)).sum().backward()
+
+    assert [step.sync is not None for step in ranks.steps()] == [True, True, True, False, True, True]
+
+
+def test_nothing_of_ours_is_on_the_parameters_nor_left_on_their_nodes(ranks: Recording) -> None:
+    model = DistributedDataParallel(nn.Linear(8, 2))
+    train(model)
+    bias = model.module.bias
+    ranks.session.close("end")
+    model(torch.ones(4, 8)).sum().backward()
+
+    assert not bias._backward_hooks
+    assert not getattr(bias, "_post_accumulate_grad_hooks", None)
+    assert set(vars(copy.deepcopy(bias))) == set(vars(nn.Linear(8, 2).bias))
+    assert ranks.session.pen.split_backward is None
+
+
 def test_gradients_and_hooks_are_what_they_are_without_us(ranks: Recording) -> None:
     x = torch.ones(4, 8, requires_grad=True)
     with trace_step():
@@ -181,7 +223,7 @@ def test_a_fault_of_ours_at_the_root_is_counted_and_the_training_goes_on(
     ranks: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sync, "_hook", lambda *_: 1 / 0)
-    train(DistributedDataParallel(nn.Linear(8, 2)), 5)
+    train(nn.Linear(8, 2), 5)
 
     assert not ranks.session.pen.guard.is_on(sync.HOOK)
     assert len(ranks.steps()) == 5

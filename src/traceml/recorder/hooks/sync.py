@@ -1,8 +1,9 @@
 """Sees waiting for other ranks: the end of a backward that reduces, `Work.wait`, and the waits that pass by that one.
 
 Nothing is taken before torch.distributed has more than one rank: a training of one process pays nothing, and has no
-`sync`. A backward is split by a callback that its root queues in the engine: it runs behind all local work, before that
-of DDP, which was queued when the last bucket was ready. Nothing is learned, and nothing stays on a parameter.
+`sync`. A backward is split by a callback that is queued in the engine early on: it runs behind all local work, and
+before that of DDP, which was queued when the last bucket was ready. The backward's root queues it; with a DDP in which
+every parameter has a part in every backward, a hook on the engine's node of one of them does at half of the cost.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.hooks.sync_calls import Calls, place_of
 from traceml.recorder.hooks.sync_groups import Groups
+from traceml.recorder.hooks.sync_nodes import Nodes, State, compiles_backward
 from traceml.recorder.pen import Pen
 from traceml.schema import phases
 from traceml.wire import edges
@@ -22,26 +24,17 @@ HOOK: Final = "sync waits"
 _OPEN: Final = edges.SYNC
 _CLOSE: Final = edges.SYNC + edges.CLOSE
 _NAMED_S: Final = 1e-3  # from here on it is looked which line of the script waits
-_COMPILED_AUTOGRAD: Final = "torch._dynamo.compiled_autograd"
 _FUNCTIONAL: Final = "torch.distributed._functional_collectives"
-
-
-class _State:
-    """Whether a wait is open: those inside it are part of it."""
-
-    __slots__ = ("is_open",)
-
-    def __init__(self) -> None:
-        self.is_open = False
 
 
 class Waits:
     """What is taken of torch while a session records several ranks."""
 
     def __init__(self, pen: Pen) -> None:
-        self._pen, self._state = pen, _State()
+        self._pen, self._state = pen, State()
         self._calls, self._groups = Calls(pen), Groups(pen)
         self._taken: list[tuple[Any, str, Any, Any, bool]] = []  # owner, name, original, ours, whether it was its own
+        self._nodes = Nodes(pen, self._state)
         self._is_on = self._is_over = False
 
     def look(self) -> None:
@@ -54,11 +47,13 @@ class Waits:
         if not self._pen.has_compiled:  # the compiler would guard on what is exchanged under it
             self._take(sys.modules.get(_FUNCTIONAL), "wait_tensor", asks_compiler=True)
         self._groups.look()
+        self._nodes.look()
 
     def remove(self) -> None:
         """Gives everything back, where ours still stands."""
         self._is_over, self._state.is_open = True, False
         self._groups.remove()
+        self._nodes.remove()
         for owner, name, original, ours, was_own in self._taken:
             if owner.__dict__.get(name) is not ours:
                 continue
@@ -73,7 +68,7 @@ class Waits:
 
     def _begin(self) -> None:
         torch = sys.modules["torch"]
-        distributed = sys.modules["torch.distributed.distributed_c10d"]
+        distributed = torch._C._distributed_c10d  # noqa: SLF001  # where every torch has both
         self._pen.split_backward = self._make_split(torch.autograd.Variable._execution_engine)  # noqa: SLF001
         self._pen.renew()
         self._take(distributed.Work, "wait")
@@ -142,7 +137,7 @@ class Waits:
         """What makes of the engine's entry one that tells local work from waiting."""
         pen, state = self._pen, self._state
 
-        def split(run: Callable[..., Any]) -> Callable[..., Any]:  # noqa: C901  # likewise
+        def split(run: Callable[..., Any]) -> Callable[..., Any]:  # noqa: C901, PLR0915  # likewise
             nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
             queue = engine.queue_callback
 
@@ -173,7 +168,7 @@ class Waits:
                 except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
 
-            def at_root(_gradient: Any) -> None:
+            def at_root(*_gradients: Any) -> None:
                 try:
                     queue(local_work_ended)
                 except BaseException as error:  # noqa: BLE001  # guard
@@ -182,26 +177,33 @@ class Waits:
             def backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
                 handle = None
                 try:
-                    handle = _hook(roots, at_root)
+                    state.has_fired = False
+                    if not state.by_node:
+                        handle = _hook(roots, at_root)
                 except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
                 try:
-                    return run(roots, *args, **kwargs)
+                    answer = run(roots, *args, **kwargs)
                 except BaseException:
                     if state.is_open:
                         pen.raised()
                     raise
+                else:
+                    if state.by_node and not state.has_fired and kwargs.get("accumulate_grad", True):
+                        state.by_node = False  # a backward without it: the roots do, from now on
+                    return answer
                 finally:
                     if handle is not None:
                         handle.remove()
                     if state.is_open:
                         close()
 
+            state.ended = local_work_ended
             for ours in (backward, at_root, local_work_ended, waits_ended, close):
                 pen.skip(ours)
             return backward
 
-        for ours in (_hook, Calls.waited, place_of):
+        for ours in (_hook, compiles_backward, Calls.waited, place_of):
             pen.skip(ours)
         return split
 
@@ -226,10 +228,12 @@ def has_several_ranks() -> bool:
 
 def _hook(roots: Any, at_root: Callable[[Any], None]) -> Optional[Any]:
     """A hook on the first root that has gradients; none where the backward itself is compiled: it would be traced."""
-    compiled = sys.modules.get(_COMPILED_AUTOGRAD)
-    if compiled is not None and getattr(compiled, "compiled_autograd_enabled", False):
+    if compiles_backward():
         return None
     for root in roots:
+        node = getattr(root, "grad_fn", None)
+        if node is not None:
+            return node.register_prehook(at_root) if hasattr(node, "register_prehook") else root.register_hook(at_root)
         if getattr(root, "requires_grad", False):
             return root.register_hook(at_root)
     return None

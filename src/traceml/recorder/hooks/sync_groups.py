@@ -88,7 +88,7 @@ class Groups:
                 if is_training and not self._is_over and get_ident() == pen.owner and 1 < group.size() < below:
                     self._tell(reason)
             except BaseException as error:  # noqa: BLE001  # guard
-                pen.guard.fault("sync groups", error)
+                pen.guard.fault("sync waits", error)  # the hook that this is a part of
             return original(group, *args, **kwargs)
 
         communicate.__wrapped__ = original  # type: ignore[attr-defined]
