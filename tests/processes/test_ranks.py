@@ -136,3 +136,17 @@ def test_weights_and_graphs_of_every_way_to_train_in_parallel_are_those_of_a_bar
     assert result.stdout == expected
     assert result.summary["coverage"]["faults"] == []
     assert result.summary["step_time"]["ranks"]["sync"] is not None
+
+
+def test_the_ranks_of_a_job_that_torchrun_starts_alone_are_one_run(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(SCRIPT)]
+    command += ["--where=input", "--steps=30"]
+    done = subprocess.run(command, cwd=tmp_path, env=running.environment(), capture_output=True, check=True)
+
+    assert running.nothing_runs(tmp_path)
+    (folder,) = (tmp_path / "logs").iterdir()
+    summary = running.Result(done.returncode, done.stdout, done.stderr.decode(), folder).summary
+    assert done.stderr.count(b"recording into") == 1
+    assert (summary["run"]["world_size"], summary["run"]["steps"]) == (2, 30)
+    assert [rank["rank"] for rank in summary["coverage"]["ranks"]] == [0, 1]
+    assert culprit_of(summary) == (1, "input")
