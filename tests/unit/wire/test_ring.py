@@ -253,3 +253,12 @@ def test_a_killed_writer_leaves_everything_it_stored(tmp_path: Path) -> None:
     assert done.returncode == -9
     assert len(reader.read(0).codes) + len(reader.read_tail(690).codes) == 700
     assert not reader.is_closed
+
+
+def test_a_long_unfinished_step_is_followed_to_its_end_over_many_values(tmp_path: Path) -> None:
+    ring = writer(tmp_path, num_edges=1 << 13)
+    write(ring, 0, 3000, publish=False, seal=False)
+    for position in range(400, 1100):
+        ring.codes[position], ring.stamps[position] = edges.SAMPLES, 4.0
+
+    assert len(RingReader(ring.path).read_tail(0).codes) == 3000
