@@ -155,7 +155,7 @@ def _open(settings: Settings, arguments: Mapping[str, Any]) -> Part:
     """A session of the run that this process belongs to, not seated yet."""
     folder, manifest = _manifest()
     total_steps = settings.total_steps or manifest.total_steps
-    session = _session(Path(manifest.ring_dir), manifest, total_steps=total_steps)
+    session = _session(Path(manifest.ring_dir), manifest, settings, total_steps=total_steps)
     _mark(manifest)
     return _taken(Part(session, folder, Path(manifest.ring_dir), arguments))
 
@@ -167,17 +167,19 @@ def _open_alone(settings: Settings, arguments: Mapping[str, Any]) -> None:
 
     place = prepare_run(settings, script=_script(), arguments=sys.argv[1:], started_by="init")
     ring_dir = Path(place.manifest.ring_dir)
-    session = _session(ring_dir, place.manifest, total_steps=place.manifest.total_steps, is_seated=True)
+    session = _session(ring_dir, place.manifest, settings, total_steps=place.manifest.total_steps, is_seated=True)
     part = _taken(Part(session, place.folder, ring_dir, arguments))
     start_collector(part.folder, pipe=False)
     part.owns_collector = True
     say(f"recording into {_shown(part.folder)} · `traceml view {_shown(part.folder)}` shows it at any time")
 
 
-def _session(ring_dir: Path, manifest: Manifest, *, total_steps: Optional[int], is_seated: bool = False) -> Session:
+def _session(
+    ring_dir: Path, manifest: Manifest, settings: Settings, *, total_steps: Optional[int], is_seated: bool = False
+) -> Session:
     from traceml.recorder.session import Session  # noqa: PLC0415  # not before it is needed
 
-    return Session(
+    session = Session(
         ring_dir,
         total_steps=total_steps,
         max_steps=manifest.trace_max_steps,
@@ -185,6 +187,8 @@ def _session(ring_dir: Path, manifest: Manifest, *, total_steps: Optional[int], 
         is_seated=is_seated,
         only=_only,
     )
+    session.limit(settings.overhead_budget_pct)
+    return session
 
 
 def _taken(part: Part) -> Part:
@@ -242,7 +246,7 @@ def _move_out(part: Part) -> None:
     except OSError:  # that folder is on another file system: begin anew there
         part.session.close("end")
         part.session.discard()
-        part.session = _session(ring_dir, place.manifest, total_steps=chosen.total_steps, is_seated=True)
+        part.session = _session(ring_dir, place.manifest, chosen, total_steps=chosen.total_steps, is_seated=True)
     part.folder, part.ring_dir, part.is_child, part.owns_collector = place.folder, ring_dir, True, True
     start_collector(place.folder, pipe=False)
 

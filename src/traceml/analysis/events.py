@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Iterator, Sequence
+from typing import Final, Iterator, Sequence, Union
 
 from traceml.schema import phases
+from traceml.schema.bill import SIGNALS, Shed
 from traceml.schema.records import HALTED, Compilation, Event, Halt, StepFailure, StepRecord
 from traceml.wire.codec import Body
 
@@ -34,8 +35,8 @@ class StepEvents:
         self._exceptions: dict[int, str] = {}  # the names of what failed steps raised, by the recorder's numbers
         self._recent_ns: deque[int] = deque(maxlen=_NUM_RECENT)
         self._ended: deque[tuple[int, int]] = deque(maxlen=_NUM_ENDED)  # when, and which step
-        self._compilations: list[Compilation] = []  # whose step has not ended yet
-        self._late: list[tuple[Compilation, int]] = []  # with the step that had ended when they came
+        self._compilations: list[Union[Compilation, Shed]] = []  # whose step has not ended yet
+        self._late: list[tuple[Union[Compilation, Shed], int]] = []  # with the step that had ended when they came
 
     def learn(self, body: Body) -> None:
         """Takes in a message that is about a step: what it raised, or what the compiler did in it.
@@ -45,7 +46,7 @@ class StepEvents:
         """
         if isinstance(body, StepFailure):
             self._exceptions[body.step] = body.exception
-        elif isinstance(body, Compilation) and (body.is_again or body.is_eager) and body.at_ns > self.stored_ns:
+        elif isinstance(body, (Compilation, Shed)) and _is_told(body) and body.at_ns > self.stored_ns:
             step = next((step for end_ns, step in self._ended if end_ns >= body.at_ns), None)
             if step is None:
                 self._compilations.append(body)
@@ -55,7 +56,7 @@ class StepEvents:
     def late(self, *, rank: int) -> list[Event]:
         """What messages have told since the last call of steps that had ended before."""
         late, self._late = self._late, []
-        return [_of_compilation(body, rank=rank, step=step) for body, step in late]
+        return [_of(body, rank=rank, step=step) for body, step in late]
 
     def told(self, *, rank: int, step: int, end_ns: int) -> list[Event]:
         """What messages have told of the step that ended at `end_ns`."""
@@ -64,12 +65,12 @@ class StepEvents:
             return []
         ended = [body for body in self._compilations if body.at_ns <= end_ns]
         self._compilations = [body for body in self._compilations if body.at_ns > end_ns]
-        return [_of_compilation(body, rank=rank, step=step) for body in ended]
+        return [_of(body, rank=rank, step=step) for body in ended]
 
     def left(self, *, rank: int, step: int) -> list[Event]:
         """What messages have told behind the last step, which has this number."""
         left, self._compilations = self._compilations, []
-        return [_of_compilation(body, rank=rank, step=step + body.is_eager) for body in left]
+        return [_of(body, rank=rank, step=step + _is_next(body)) for body in left]
 
     def stands_out(self, record: StepRecord) -> bool:
         """Whether `of` has anything to look at: most steps are short and have none of it."""
@@ -132,7 +133,18 @@ class StepEvents:
         )
 
 
-def _of_compilation(body: Compilation, *, rank: int, step: int) -> Event:
+def _is_told(body: Union[Compilation, Shed]) -> bool:
+    return isinstance(body, Shed) or body.is_again or body.is_eager
+
+
+def _is_next(body: Union[Compilation, Shed]) -> bool:
+    return isinstance(body, Compilation) and body.is_eager
+
+
+def _of(body: Union[Compilation, Shed], *, rank: int, step: int) -> Event:
+    """The event of a message; `step` is the one in which it was told, or the last one."""
+    if isinstance(body, Shed):
+        return Event("given up", rank, body.step, body.at_ns, text=SIGNALS.get(body.signal, body.signal))
     kind = "now eager" if body.is_eager else "recompilation"
     text = ": ".join(part for part in (body.function, body.reason) if part)
     step = max(1, step - 1) if body.is_eager else step  # which is noticed behind the step that it came up in

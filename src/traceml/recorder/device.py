@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from time import perf_counter
 from typing import Any, Final, Optional
 
 from traceml.recorder.accelerator import Accelerator
+from traceml.recorder.clock import HOOK as CLOCK
 from traceml.recorder.clock import DeviceClock
 from traceml.recorder.hooks import captures, forward, h2d
+from traceml.recorder.memory import HOOK as MEMORY
 from traceml.recorder.memory import Memory
 from traceml.recorder.pen import NEVER, Pen
 from traceml.recorder.room import Room
@@ -76,10 +79,14 @@ class Device:
         return (phases.H2D,), {}
 
     def _step_ended(self, now: float) -> None:
+        began = perf_counter()
         if self.clock is not None:
             self.clock.step_ended()
+        told = perf_counter()
         if self._memory is not None:
             self._memory.step_ended(now)
+        self._pen.spend(CLOCK, told - began)
+        self._pen.spend(MEMORY, perf_counter() - told)
         if self._room is not None:
             self._room.tell()
 

@@ -8,6 +8,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Final, Iterator, Optional, Union
 
+from traceml.schema.bill import Bill, Shed
 from traceml.schema.records import (
     Compilation,
     Fault,
@@ -37,6 +38,8 @@ Body = Union[
     Compilation,
     Halt,
     Unrecorded,
+    Bill,
+    Shed,
 ]
 
 _KINDS: Final[dict[str, type[Any]]] = {
@@ -52,6 +55,8 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "compilation": Compilation,
     "halt": Halt,
     "unrecorded": Unrecorded,
+    "bill": Bill,
+    "shed": Shed,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _HEAD: Final = struct.Struct("<IIQ")  # body length, crc32 of sequence and body, sequence

@@ -32,9 +32,11 @@ def install(pen: Pen) -> str:
     def collecting(phase: str, _info: Any) -> None:
         if get_ident() != pen.owner:
             return
+        entered = clock()
         k = nxt() & mask
         codes[k] = _OPEN if phase == "start" else _CLOSE
-        stamps[k] = clock()
+        stamps[k] = now = clock()
+        pen.spend(HOOK, now - entered)
 
     def unraisable(found: Any) -> None:
         error = found.exc_value
