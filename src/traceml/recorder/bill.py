@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from statistics import median
 from threading import get_ident
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Callable, Final, Mapping
 
 from traceml.recorder.pen import BILL, NEVER, Pen
@@ -22,8 +22,9 @@ _FIRST_STEP: Final = 8  # the ones before it make pools, look for models, compil
 _INTERVAL_S: Final = 0.05  # between two clocked steps
 _NUM_CLOCKED: Final = 16  # steps to an account
 _NUM_OVER: Final = 2  # accounts in a row above the budget, until something is shed
-_FLOOR_S: Final = 25e-6  # of a step: below it nothing is shed, whatever its share
-_MIN_PART: Final = 0.05  # of our own time: a signal that costs less is not worth shedding
+#: Seconds a step below which nothing is shed, whatever their share: what tracing may cost with and without events.
+_FLOOR_S: Final = {"host": 25e-6, "device": 60e-6}
+_MIN_PART: Final = 0.2  # of our own time: without a signal that costs less it would be the same
 _MIN_GROWTH: Final = 1.25  # of the steps told last, until the bill is told again
 
 #: Edges whose hook begins with asking for the thread; the others begin where the original has returned.
@@ -76,12 +77,16 @@ class Biller:
         self._is_on, self.due = False, NEVER
         self._give_back()
         if self._pen.owner is not None and self._clocked:
-            self._account(perf_counter())
+            self._account()
             self._tell()
 
     def ended(self) -> float:
-        """Right behind a step's end, or an update, that is past the pen's `due`: ends a clocked step. Returns now."""
-        now = perf_counter()
+        """Right behind a step's end, or an update, that is past the pen's `due`: ends a clocked step.
+
+        Returns:
+            The thread's own time in seconds: what is rare is too seldom for a median to pass over waits for a core.
+        """
+        now = thread_time()
         if self._state == _OPEN and self._pen.num_steps != self._num_seen:
             is_whole = self._pen.nxt is self._ours[0] and self._pen.num_steps == self._num_seen + 1
             self._give_back()
@@ -94,23 +99,22 @@ class Biller:
         if not self._is_on:
             return
         pen = self._pen
-        now = perf_counter()
         if self._state == _WAITING:
             if pen.num_steps < _FIRST_STEP:
                 return
-            self._begin_account(now)
+            self._begin_account()
             self._state = _IDLE
         elif self._state == _ARMED and pen.num_steps != self._num_seen:
             self._clock_next()
         elif self._state == _IDLE and pen.clock() >= self.due:
             if len(self._clocked) >= _NUM_CLOCKED:
-                self._rare_s += now - since
-                self._judge(*self._account(now))
-                self._begin_account(now)
-                since = now
+                self._rare_s += thread_time() - since
+                since = thread_time()
+                self._judge(*self._account())
+                self._begin_account()
             self._state, self.due = _ARMED, 0.0  # the step that comes is not clocked: this here made the caches cold
         self._num_seen = pen.num_steps
-        self._rare_s += perf_counter() - since
+        self._rare_s += thread_time() - since
 
     # -- clocking ------------------------------------------------------------------------------------------------------
 
@@ -175,13 +179,13 @@ class Biller:
 
     # -- accounts ------------------------------------------------------------------------------------------------------
 
-    def _begin_account(self, now: float) -> None:
-        self._wall_at, self._steps_at = now, self._pen.num_steps
+    def _begin_account(self) -> None:
+        self._wall_at, self._steps_at = perf_counter(), self._pen.num_steps
         self._rare_s = 0.0
         self._clocked.clear()
         self._pen.spent.clear()
 
-    def _account(self, now: float) -> tuple[float, float, Mapping[str, float]]:
+    def _account(self) -> tuple[float, float, Mapping[str, float]]:
         """Adds up since the last account.
 
         A median of the clocked steps: one in which a collection ran inside a hook, or the thread waited for a core, is
@@ -191,7 +195,7 @@ class Biller:
             Our own seconds a step, their share of the wall, and the seconds a step of each optional signal.
         """
         num_steps = max(1, self._pen.num_steps - self._steps_at)
-        wall_s = max(1e-9, now - self._wall_at)
+        wall_s = max(1e-9, perf_counter() - self._wall_at)
         edges_s, events_s, batches_s = (median(column) for column in zip(*self._clocked))
         spent = {name: seconds / num_steps for name, seconds in self._pen.spent.items()}
         own_s = edges_s + batches_s + self._rare_s / num_steps + spent.get("gc", 0.0)
@@ -207,7 +211,7 @@ class Biller:
 
     def _judge(self, own_s: float, share: float, parts: Mapping[str, float]) -> None:
         """Sheds the first signal in order that is worth it, where two accounts in a row are above the budget."""
-        is_over = share > self.budget and own_s > _FLOOR_S
+        is_over = share > self.budget and own_s > _FLOOR_S[self._pen.clock_used]
         self._num_over = self._num_over + 1 if is_over else 0
         if self._num_over < _NUM_OVER:
             return

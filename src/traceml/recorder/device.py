@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from time import perf_counter
-from typing import Any, Final, Optional
+from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.accelerator import Accelerator
 from traceml.recorder.clock import HOOK as CLOCK
@@ -29,10 +29,15 @@ class Device:
         accelerator: What may come to be used.
         rank: Whose memory it is.
         wants_h2d: Whether copies to the device are to be seen.
+        moved: Told the device that is meant ("cuda:1") and its UUID, when that is known.
     """
 
-    def __init__(self, pen: Pen, accelerator: Accelerator, *, rank: int, wants_h2d: bool) -> None:
+    def __init__(
+        self, pen: Pen, accelerator: Accelerator, *, rank: int, wants_h2d: bool, moved: Callable[[str, str], None]
+    ) -> None:
         self._pen, self._accelerator, self._wants_h2d, self._rank = pen, accelerator, wants_h2d, rank
+        self._moved = moved
+        self._told: Optional[int] = None
         self._is_started = False
         self._num_looks = _NUM_LOOKS
         self.clock: Optional[DeviceClock] = None
@@ -48,8 +53,15 @@ class Device:
             if self._is_started and self._num_looks and self.clock is not None:
                 self._num_looks -= 1
                 self.clock.home = home_of(self._accelerator.kind)
+                self._locate()
         except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
+
+    def _locate(self) -> None:
+        device = self._device()
+        if device != self._told:
+            self._told = device
+            self._moved(f"{self._accelerator.kind}:{device}", self._accelerator.uuid(device))
 
     def _start(self) -> None:
         pen, accelerator = self._pen, self._accelerator

@@ -7,12 +7,13 @@ import platform
 import socket
 import sys
 import time
-from typing import Mapping, Optional
+from typing import Final, Mapping, Optional
 
 from traceml.schema.records import RankIdentity
 
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 _LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+_MAX_VISIBLE: Final = 2048  # characters
 _WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 
 
@@ -24,6 +25,7 @@ def identify(*, started_ns: int, environ: Mapping[str, str] = os.environ) -> Ran
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world_size = distributed.get_rank(), distributed.get_world_size()
     local_rank = _first(environ, _LOCAL_RANKS)
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
     uses_cuda = torch is not None and torch.cuda.is_available()
     return RankIdentity(
         rank=rank or 0,
@@ -36,6 +38,8 @@ def identify(*, started_ns: int, environ: Mapping[str, str] = os.environ) -> Ran
         python_version=platform.python_version(),
         device="cuda" if uses_cuda else "cpu",
         attempt=_first(environ, ("TORCHELASTIC_RESTART_COUNT",)) or 0,
+        visible_devices=None if visible is None else visible[:_MAX_VISIBLE],
+        device_order=environ.get("CUDA_DEVICE_ORDER", "")[:_MAX_VISIBLE],
     )
 
 

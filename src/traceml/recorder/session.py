@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Collection, Final, Mapping, Optional
 
@@ -100,6 +101,7 @@ class Session:
         )
         self.pen = Pen(ring, machine.clock)
         self.device: Optional[Device] = None
+        self._place: Optional[tuple[str, str]] = None
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
@@ -122,10 +124,17 @@ class Session:
     def identify(self) -> RankIdentity:
         """Who this process is by now: torch.distributed may have been set up since the ring was made."""
         found = identify(started_ns=self._started_ns)
+        if self._place is not None:
+            found = replace(found, device=self._place[0], device_uuid=self._place[1])
         if found != self.identity:
             self.identity = found
             self.pen.ring.send(found)
         return found
+
+    def _moved(self, device: str, uuid: str) -> None:
+        """The steps run on this device."""
+        self._place = (device, uuid)
+        self.identify()
 
     def seat(self, ring_dir: Path) -> None:
         """The process is a rank from now on: its ring stands where the collector of `ring_dir` looks.
@@ -208,7 +217,9 @@ class Session:
         try:
             accelerator = machine.accelerator or find_accelerator()
             if accelerator is not None:
-                self.device = Device(self.pen, accelerator, rank=self.identity.rank, wants_h2d=wants_h2d)
+                self.device = Device(
+                    self.pen, accelerator, rank=self.identity.rank, wants_h2d=wants_h2d, moved=self._moved
+                )
                 self.pen.late_looks.append(self.device.look)
                 self.device.look()
         except BaseException as error:  # noqa: BLE001  # guard

@@ -146,8 +146,11 @@ class RankIdentity:
     hostname: str = ""
     torch_version: str = ""
     python_version: str = ""
-    device: str = "cpu"
+    device: str = "cpu"  # "cuda:1" as soon as it is known which
     attempt: int = 0
+    visible_devices: Optional[str] = None  # its CUDA_VISIBLE_DEVICES; None: not set
+    device_order: str = ""  # its CUDA_DEVICE_ORDER
+    device_uuid: str = ""  # as torch knows it: without "GPU-" or "MIG-" before it
 
 
 @dataclass(frozen=True)
