@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
 from tests.unit.recorder.conftest import Recording  # noqa: E402
 from traceml.recorder.accelerator import Machine  # noqa: E402
@@ -38,7 +39,7 @@ def burn(us: float) -> float:
     return (now - began) / US
 
 
-class Batches(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc]  # torch is Any where it is not installed
+class Batches(IterableDataset[Any]):  # type: ignore[misc]  # torch is Any where it is not installed
     """Batches made by the data set: no loader says how many samples they hold."""
 
     def __init__(self, number: int) -> None:
@@ -60,7 +61,7 @@ class Training:
 
     def run(self, num_steps: int) -> list[float]:
         losses = []
-        for batch in torch.utils.data.DataLoader(Batches(num_steps), batch_size=None):
+        for batch in DataLoader(Batches(num_steps), batch_size=None):
             with trace_step(self.model):
                 self.optimizer.zero_grad()
                 loss = self.model(batch["x"]).square().mean()
@@ -196,7 +197,11 @@ def test_collections_that_are_not_watched_any_more_are_absent_not_zero(tmp_path:
     recording.session.pen.billing.interval_s = 0.0
     num_callbacks = len(gc.callbacks)
 
-    Training(lambda: (gc.collect(0), time.sleep(1e-3))).run(300)
+    def collect() -> None:
+        gc.collect(0)
+        time.sleep(1e-3)
+
+    Training(collect).run(300)
     records = recording.steps()
     told = [body for body in recording.messages if isinstance(body, Shed)]
 
