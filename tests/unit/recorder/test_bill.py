@@ -215,6 +215,21 @@ def test_collections_that_are_not_watched_any_more_are_absent_not_zero(tmp_path:
     assert phases.GC not in recording.builder.state.watched
 
 
+def test_no_batch_of_a_loader_known_or_new_is_looked_into_any_more(recording: Recording) -> None:
+    training = Training()
+    known = DataLoader(Batches(10), batch_size=None)
+    epochs = [known, known, DataLoader(Batches(10), batch_size=None)]
+    for number, loader in enumerate(epochs):
+        for batch in loader:
+            with trace_step(training.model):
+                training.model(batch["x"]).sum().backward()
+        if number == 0:
+            recording.session.pen.loaders.stop_looking()
+    records = recording.steps()
+
+    assert [record.num_samples for record in records] == [8] * 10 + [None] * 20
+
+
 def test_what_is_not_optional_is_never_given_up(tmp_path: Path) -> None:
     def clock() -> float:
         if sys._getframe(1).f_code.co_name == "engine":
