@@ -12,7 +12,7 @@ from threading import get_ident
 from time import perf_counter, thread_time
 from typing import Callable, Final, Mapping
 
-from traceml.recorder.pen import BILL, NEVER, Pen
+from traceml.recorder.pen import BILL, COLLECTIONS, NEVER, Pen
 from traceml.schema.bill import OVERHEAD_BUDGET_PCT, Bill, Shed
 from traceml.wire import edges
 
@@ -57,8 +57,8 @@ class Biller:
         self.due = 0.0  # on the edges' clock
         self._num_seen = -1  # steps at the last look
         self._ours = self._before = (pen.nxt, pen.clock)
-        self._spent = [0.0, 0.0, 0.0]  # of the clocked step: edges, device events, batches
-        self._clocked: list[tuple[float, float, float]] = []
+        self._spent = [0.0] * 4  # of the clocked step: edges, device events in them, batches, collections
+        self._clocked: list[tuple[float, ...]] = []
         self._rare_s = 0.0  # housekeeping, memory, this here; since the last account
         self._num_over = 0
         self._wall_at, self._steps_at = 0.0, 0
@@ -91,7 +91,7 @@ class Biller:
             is_whole = self._pen.nxt is self._ours[0] and self._pen.num_steps == self._num_seen + 1
             self._give_back()
             if is_whole:
-                self._clocked.append((self._spent[0], self._spent[1], self._spent[2]))
+                self._clocked.append(tuple(self._spent))
         return now
 
     def tended(self, since: float) -> None:
@@ -121,7 +121,7 @@ class Biller:
     def _clock_next(self) -> None:
         pen = self._pen
         self._before = (pen.nxt, pen.clock)
-        self._spent = [0.0, 0.0, 0.0]
+        self._spent = pen.clocked = [0.0] * 4
         self._ours = self._make_writer(self._spent)
         self._state = _OPEN
         if pen.look is not None:
@@ -134,7 +134,7 @@ class Biller:
         if self._state != _OPEN:
             return
         self._state = _IDLE
-        pen.who = get_ident
+        pen.who, pen.clocked = get_ident, None
         pen.look = getattr(pen.look, "look", pen.look) if isinstance(pen.look, _Look) else pen.look
         nxt, clock = self._before if pen.nxt is self._ours[0] else (pen.nxt, pen.clock)
         pen.swap(nxt, clock)
@@ -196,16 +196,17 @@ class Biller:
         """
         num_steps = max(1, self._pen.num_steps - self._steps_at)
         wall_s = max(1e-9, perf_counter() - self._wall_at)
-        edges_s, events_s, batches_s = (median(column) for column in zip(*self._clocked))
+        edges_s, events_s, batches_s, _ = (median(column) for column in zip(*self._clocked))
+        collections_s = sum(spent[COLLECTIONS] for spent in self._clocked) / len(self._clocked)  # not in every step
         spent = {name: seconds / num_steps for name, seconds in self._pen.spent.items()}
-        own_s = edges_s + batches_s + self._rare_s / num_steps + spent.get("gc", 0.0)
+        own_s = edges_s + batches_s + self._rare_s / num_steps + collections_s
         self._num_steps += num_steps
         self._num_clocked += len(self._clocked)
         self._own_s += own_s * num_steps
         self._wall_s += wall_s
         if self._num_steps >= self._num_told * _MIN_GROWTH:
             self._tell()
-        parts = {**spent, BATCHES: batches_s}
+        parts = {**spent, "gc": collections_s, BATCHES: batches_s}
         parts["device clock"] = parts.get("device clock", 0.0) + events_s
         return own_s, own_s * num_steps / wall_s, parts
 

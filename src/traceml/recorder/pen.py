@@ -24,6 +24,7 @@ from traceml.wire.ring import PUBLISHED, STOP, RingWriter
 NEVER: Final = float("inf")
 HOUSE: Final = "house"
 BILL: Final = "bill"
+COLLECTIONS: Final = 3  # their place in what a clocked step has spent
 HOUSE_S: Final = 0.1  # between two housekeepings: some 30 us, so rarely that no hundredth of the steps is one of them
 _NUM_EARLY: Final = 3  # steps after each of which it is looked whether all is seen
 
@@ -47,6 +48,7 @@ class Pen(_Hot):
         "clock",
         "clock_note",
         "clock_used",
+        "clocked",
         "codes",
         "forward_class",
         "guard",
@@ -124,6 +126,7 @@ class Pen(_Hot):
         self.total_steps: Optional[int] = None
         self.unrecorded = self._told_unrecorded = Unrecorded()
         self.billing: Any = None  # clocks us
+        self.clocked: Optional[list[float]] = None  # while a step is: what its parts cost, in seconds
         self.spent: dict[str, float] = {}  # seconds, by optional signal, since the biller took them
         self.memory_due = NEVER
         self.read_memory: Callable[[float], None] = _no_memory
