@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-long gpu-check scenarios compare-budget format lint types unit processes trainings
+.PHONY: help demo test check bench bench-long gpu-check scenarios ranks-grid compare-budget format lint types unit processes trainings
 .PHONY: floor39 matrix clean
 
 help: ## what `make` can do
@@ -43,6 +43,9 @@ bench-long: $(VENV)/.stamp-dev ## what must not grow: a million steps of a train
 
 scenarios: $(VENV)/.stamp-dev ## trainings with known causes, each right REPEAT (5) times in a row, the slow ones too
 	$(BIN)/python tests/scenarios/check.py --all --repeat $(REPEAT) $(NAMES)
+
+ranks-grid: $(VENV)/.stamp-dev ## how often the right rank and phase is named, of four: 40 min or so; resumed when called again
+	$(BIN)/python -m tests.scenarios.ranks_grid
 
 compare-budget: $(VENV)/.stamp-dev ## how often `traceml compare` errs on real runs, 1 h or so; resumed when called again
 	$(BIN)/python benchmarks/compare_budget.py

@@ -12,7 +12,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
 
 from traceml.recorder import signs
 from traceml.recorder import step as _step
@@ -21,6 +21,7 @@ from traceml.recorder.interrupts import let_pass
 from traceml.settings import RUN_VARIABLE, Settings, resolve
 
 if TYPE_CHECKING:
+    from traceml.launch.place import Place
     from traceml.recorder.session import Session
     from traceml.schema.records import Manifest
 
@@ -165,13 +166,33 @@ def _open_alone(settings: Settings, arguments: Mapping[str, Any]) -> None:
     from traceml.launch.collector import start_collector  # noqa: PLC0415
     from traceml.launch.place import prepare_run  # noqa: PLC0415
 
-    place = prepare_run(settings, script=_script(), arguments=sys.argv[1:], started_by="init")
+    def make() -> Place:
+        return prepare_run(settings, script=_script(), arguments=sys.argv[1:], started_by="init")
+
+    place, is_first = _gather(make) if current is None else (make(), True)
     ring_dir = Path(place.manifest.ring_dir)
-    session = _session(ring_dir, place.manifest, settings, total_steps=place.manifest.total_steps, is_seated=True)
+    session = _session(ring_dir, place.manifest, settings, total_steps=place.manifest.total_steps, is_seated=is_first)
     part = _taken(Part(session, place.folder, ring_dir, arguments))
+    if not is_first:
+        _seat()  # of the run of another rank; where this rank is taken already, of one of its own
+        return
+    _claim(ring_dir / f"rank-{session.identity.rank}-{session.identity.attempt}")
     start_collector(part.folder, pipe=False)
     part.owns_collector = True
     say(f"recording into {_shown(part.folder)} · `traceml view {_shown(part.folder)}` shows it at any time")
+
+
+def _gather(make: Callable[[], Place]) -> tuple[Place, bool]:
+    """The run of the job that this process is a rank of, and whether it was made here."""
+    from traceml.launch.gathering import gather, job_of  # noqa: PLC0415
+
+    job = job_of(os.environ, os.getppid())
+    if job is None:
+        return make(), True
+    try:
+        return gather(job, make)
+    except OSError:  # nowhere to meet: each rank is a run
+        return make(), True
 
 
 def _session(

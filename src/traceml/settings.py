@@ -17,6 +17,7 @@ from traceml.schema.names import MAX_BYTES, safe_name
 RUN_VARIABLE: Final = "TRACEML_RUN"
 _INTERNAL: Final = frozenset({RUN_VARIABLE, "TRACEML_CHILD"})
 _PREFIX: Final = "TRACEML_"
+_COUNTED_BY_TORCHRUN: Final = ("auto", "cpu", "gpu")
 _MAX_SHOWN: Final = 60  # characters of a value that is refused
 FACES: Final = ("auto", "cli", "summary", "dashboard")
 
@@ -31,6 +32,7 @@ class Settings:
     interval: float = 1.0  # seconds between reports
     trace_max_steps: Optional[int] = None
     save_output: bool = False
+    nproc_per_node: Optional[str] = None  # ranks that `traceml run` starts: a number, or torchrun's auto, cpu, gpu
     total_steps: Optional[int] = None
     disabled: bool = False
     in_pytest: bool = False  # start a collector under pytest too
@@ -174,6 +176,16 @@ def _whole(name: str, value: Any, source: str) -> int:
     return number
 
 
+def _ranks(name: str, value: Any, source: str) -> str:
+    if str(value) in _COUNTED_BY_TORCHRUN:
+        return str(value)
+    try:
+        return str(_whole(name, value, source))
+    except SettingsError:
+        want = f"a whole number of at least 1, or {', '.join(_COUNTED_BY_TORCHRUN)}"
+        raise _bad(name, value, source, want) from None
+
+
 def _seconds(name: str, value: Any, source: str) -> float:
     try:
         number = float(value)
@@ -201,6 +213,7 @@ _READERS: Final[dict[str, Callable[[str, Any, str], Any]]] = {
     "interval": _seconds,
     "trace_max_steps": _whole,
     "save_output": _flag,
+    "nproc_per_node": _ranks,
     "total_steps": _whole,
     "disabled": _flag,
     "in_pytest": _flag,

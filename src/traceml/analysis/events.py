@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Iterator, Sequence, Union
+from typing import Final, Iterator, Optional, Sequence, Union
 
 from traceml.schema import phases
 from traceml.schema.bill import SIGNALS, Shed
 from traceml.schema.records import HALTED, Compilation, Event, Halt, StepFailure, StepRecord
+from traceml.schema.syncs import CollectiveWait
 from traceml.wire.codec import Body
 
 _EVAL: Final = phases.PHASE_INDEX[phases.EVAL]
@@ -21,6 +22,7 @@ _GC_NS: Final = 20 * _MS
 _SPIKE_NS: Final = 50 * _MS
 _SPIKE_TIMES: Final = 4  # times the median of the steps before
 _NUM_RECENT: Final = 32
+_Told = Union[Compilation, CollectiveWait, Shed]
 _NUM_ENDED: Final = 256  # steps whose messages may still come
 
 
@@ -35,8 +37,8 @@ class StepEvents:
         self._exceptions: dict[int, str] = {}  # the names of what failed steps raised, by the recorder's numbers
         self._recent_ns: deque[int] = deque(maxlen=_NUM_RECENT)
         self._ended: deque[tuple[int, int]] = deque(maxlen=_NUM_ENDED)  # when, and which step
-        self._compilations: list[Union[Compilation, Shed]] = []  # whose step has not ended yet
-        self._late: list[tuple[Union[Compilation, Shed], int]] = []  # with the step that had ended when they came
+        self._told: list[_Told] = []  # whose step has not ended yet
+        self._late: list[tuple[_Told, int]] = []  # with the step that had ended when they came
 
     def learn(self, body: Body) -> None:
         """Takes in a message that is about a step: what it raised, or what the compiler did in it.
@@ -46,31 +48,33 @@ class StepEvents:
         """
         if isinstance(body, StepFailure):
             self._exceptions[body.step] = body.exception
-        elif isinstance(body, (Compilation, Shed)) and _is_told(body) and body.at_ns > self.stored_ns:
-            step = next((step for end_ns, step in self._ended if end_ns >= body.at_ns), None)
+            return
+        told = _worth_telling(body)
+        if told is not None and told.at_ns > self.stored_ns:
+            step = next((step for end_ns, step in self._ended if end_ns >= told.at_ns), None)
             if step is None:
-                self._compilations.append(body)
+                self._told.append(told)
             else:
-                self._late.append((body, step))
+                self._late.append((told, step))
 
     def late(self, *, rank: int) -> list[Event]:
         """What messages have told since the last call of steps that had ended before."""
         late, self._late = self._late, []
-        return [_of(body, rank=rank, step=step) for body, step in late]
+        return [_of_message(body, rank=rank, step=step) for body, step in late]
 
     def told(self, *, rank: int, step: int, end_ns: int) -> list[Event]:
         """What messages have told of the step that ended at `end_ns`."""
         self._ended.append((end_ns, step))
-        if not self._compilations:
+        if not self._told:
             return []
-        ended = [body for body in self._compilations if body.at_ns <= end_ns]
-        self._compilations = [body for body in self._compilations if body.at_ns > end_ns]
-        return [_of(body, rank=rank, step=step) for body in ended]
+        ended = [body for body in self._told if body.at_ns <= end_ns]
+        self._told = [body for body in self._told if body.at_ns > end_ns]
+        return [_of_message(body, rank=rank, step=step) for body in ended]
 
     def left(self, *, rank: int, step: int) -> list[Event]:
         """What messages have told behind the last step, which has this number."""
-        left, self._compilations = self._compilations, []
-        return [_of(body, rank=rank, step=step + _is_next(body)) for body in left]
+        left, self._told = self._told, []
+        return [_of_message(body, rank=rank, step=step + getattr(body, "is_eager", True)) for body in left]
 
     def stands_out(self, record: StepRecord) -> bool:
         """Whether `of` has anything to look at: most steps are short and have none of it."""
@@ -133,18 +137,17 @@ class StepEvents:
         )
 
 
-def _is_told(body: Union[Compilation, Shed]) -> bool:
-    return isinstance(body, Shed) or body.is_again or body.is_eager
+def _worth_telling(body: Body) -> Optional[_Told]:
+    """The message, where it is worth an event."""
+    is_news = isinstance(body, Compilation) and (body.is_again or body.is_eager)
+    return body if isinstance(body, (CollectiveWait, Shed)) or (isinstance(body, Compilation) and is_news) else None
 
 
-def _is_next(body: Union[Compilation, Shed]) -> bool:
-    return isinstance(body, Compilation) and body.is_eager
-
-
-def _of(body: Union[Compilation, Shed], *, rank: int, step: int) -> Event:
-    """The event of a message; `step` is the one in which it was told, or the last one."""
+def _of_message(body: _Told, *, rank: int, step: int) -> Event:
     if isinstance(body, Shed):
         return Event("given up", rank, body.step, body.at_ns, text=SIGNALS.get(body.signal, body.signal))
+    if isinstance(body, CollectiveWait):
+        return Event("wait", rank, step, body.at_ns, body.duration_ns, text=f"{body.call} at {body.where}")
     kind = "now eager" if body.is_eager else "recompilation"
     text = ": ".join(part for part in (body.function, body.reason) if part)
     step = max(1, step - 1) if body.is_eager else step  # which is noticed behind the step that it came up in

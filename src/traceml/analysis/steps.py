@@ -263,7 +263,8 @@ class StepBuilder(InferredSteps):
             self._close_empty_fetch()
             self._no_batch()
         elif code == edges.RAISED:
-            self._raised_in = self._stack[-1]
+            if self._raised_in != SYNC:  # what failed while it waited for others, failed because of them
+                self._raised_in = self._stack[-1]
         elif code == edges.UNWOUND:
             self._unwind()
         elif code == edges.STEP_BEGIN:

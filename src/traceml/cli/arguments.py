@@ -17,7 +17,7 @@ _RUN_USAGE: Final = (
     "\n       traceml run [options] -- command [args...]"
 )
 _RUN_END: Final = "Everything behind the script is the script's: options of ours stand before it."
-_RANKS: Final = ("--nproc-per-node", "--nproc_per_node", "--nnodes")
+_NODES: Final = "--nnodes"
 _COMPARE_USAGE: Final = (
     "traceml compare [options] BEFORE AFTER\n       traceml compare [options] A1 A2 ... --against B1 B2 ..."
 )
@@ -137,6 +137,7 @@ def _run_parser() -> _Parser:
     add = parser.add_argument
     add("-h", "--help", action="store_true", help="show this and exit")
     add("-m", dest="module", metavar="MODULE", help="start a module, as python -m does")
+    add("--nproc-per-node", "--nproc_per_node", metavar="N", help="start N ranks, as torchrun --standalone does")
     add("--mode", metavar="MODE", help="cli: live lines, then the card; summary: the card only; dashboard: a page")
     add("--logs-dir", metavar="DIR", help="where run folders are made (logs)")
     add("--run-name", metavar="NAME", help="the run's name (the script's, with date and time)")
@@ -159,7 +160,10 @@ def _run(words: list[str]) -> Arguments:
         message = "run: which script? Say `traceml run train.py`, `-m package.module`, or `-- command`."
         raise UsageError(message, slug="usage")
     extra = _shell_words(found["args"])
-    names = ("mode", "logs_dir", "run_name", "interval", "trace_max_steps", "save_output")
+    if kind == "command" and found["nproc_per_node"] is not None:
+        message = "run: --nproc-per-node starts a script or a module. Say `traceml run -- torchrun ...` for a command."
+        raise UsageError(message, slug="usage")
+    names = ("mode", "logs_dir", "run_name", "interval", "trace_max_steps", "save_output", "nproc_per_node")
     options = {name: found[name] for name in names}
     return RunArguments(kind, target, (*extra, *theirs), options, check=found["check"])
 
@@ -187,7 +191,7 @@ def _split(parser: _Parser, words: list[str]) -> tuple[list[str], Optional[str],
             return words[:at], "module", module, words[behind:]
         if not word.startswith("-") or word == "-":
             return words[:at], "script", word, words[at + 1 :]
-        if word.partition("=")[0] in _RANKS:
+        if word.partition("=")[0] == _NODES:
             raise UsageError(f"{word} is not built yet. Use `traceml run -- torchrun ...`.", slug="not-built")
         action = known.get(word.partition("=")[0])
         takes_value = action is not None and action.nargs is None and "=" not in word

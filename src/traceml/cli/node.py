@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Iterator, Optional, Sequence
 
-from traceml.collect.collector import Callbacks, Collector
+from traceml.collect.callbacks import Callbacks
+from traceml.collect.collector import Collector
 from traceml.collect.devices import Nvml
 from traceml.collect.keeping import Keeping
 from traceml.collect.launcher import Launcher

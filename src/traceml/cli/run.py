@@ -49,7 +49,8 @@ def run(arguments: RunArguments) -> int:
         _say(complaint)
     refuse_unbuilt(chosen.mode)
     target = arguments.target
-    command = command_of(arguments.kind, target, arguments.script_args, python=sys.executable)
+    ranks = chosen.nproc_per_node
+    command = command_of(arguments.kind, target, arguments.script_args, python=sys.executable, num_ranks=ranks)
     if chosen.disabled:
         os.execvpe(command[0], command, {**os.environ, "TRACEML_DISABLED": "1"})  # noqa: S606  # bare: nothing of ours stays
     place = prepare_run(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Final, Iterable, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Final, Iterable, Optional, Sequence
 
+from traceml.schema import phases, units
 from traceml.schema.attempts import Attempt, RankDeath
+from traceml.schema.records import Event
+from traceml.schema.stalls import DEATH, FIRST_DEATH
 
 if TYPE_CHECKING:
     from traceml.collect.life import Life
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from traceml.schema.records import StepRecord
 
 MAX_DEATHS: Final = 16
+_ENDED_BY_OTHERS: Final = "killed by SIGTERM"  # torchrun's, once a rank has died
+_TOGETHER_NS: Final = 200_000_000
 _GOOD: Final = ("end", "shutdown", "trace-max-steps")
 
 
@@ -41,8 +46,7 @@ def attempt_of(tails: Sequence[RingTail], life: Life, failures: Failures, *, now
     The first death is the first process that was gone, or the first exception where the kernel tells no moments: the
     others die of it.
     """
-    deaths = [death for tail in tails for death in [_death(tail, life, failures, now_ns=now_ns)] if death is not None]
-    deaths.sort(key=lambda death: death.at_ns)
+    deaths = _deaths(tails, life, failures, now_ns=now_ns)
     identities = [tail.state.identity for tail in tails]
     gone_ns = [life.gone_ns(tail.pid) for tail in tails if life.is_gone(tail.pid)]
     return Attempt(
@@ -53,6 +57,53 @@ def attempt_of(tails: Sequence[RingTail], life: Life, failures: Failures, *, now
         ended_ns=max((ns for ns in gone_ns if ns is not None), default=now_ns),
         deaths=tuple(deaths[:MAX_DEATHS]),
     )
+
+
+def deaths_of(
+    tails: Sequence[RingTail],
+    life: Life,
+    failures: Failures,
+    *,
+    memory_of: Callable[[int], Optional[int]],
+    now_ns: int,
+) -> list[Event]:
+    """Who died of the last attempt's ranks, the first one first; of a single rank the run's end says it all.
+
+    Args:
+        tails: Their rings, all finished.
+        life: Their processes.
+        failures: Their newest failed steps.
+        memory_of: What a rank's process held when it was looked at last.
+        now_ns: Now.
+    """
+    left = [tail for tail in tails if tail.state.end is not None or life.is_gone(tail.pid)]
+    if max((tail.state.identity.world_size for tail in tails), default=1) < 2:  # noqa: PLR2004  # several ranks
+        return []
+    events: list[Event] = []
+    for death in _deaths(left, life, failures, now_ns=now_ns)[:MAX_DEATHS]:
+        held = memory_of(death.rank)
+        memory = f", {units.size(held)} held" if held is not None else ""
+        text = f"rank {death.rank} {death.how} in {phases.label(death.phase)}{memory}"
+        kind = DEATH if events else FIRST_DEATH
+        events.append(Event(kind, death.rank, death.step, death.at_ns, text=text))
+    return events
+
+
+def _deaths(tails: Iterable[RingTail], life: Life, failures: Failures, *, now_ns: int) -> list[RankDeath]:
+    """Deaths in their order. Of those that came together, who failed while it waited, or was told to, was not first.
+
+    Processes that go within milliseconds of one another may be seen to be gone in the same look.
+    """
+    found = [_death(tail, life, failures, now_ns=now_ns) for tail in tails]
+    deaths = [death for death in found if death is not None]
+    until_ns = min((death.at_ns for death in deaths), default=0) + _TOGETHER_NS
+
+    def order(death: RankDeath) -> tuple[bool, bool, int]:
+        is_later = death.at_ns > until_ns
+        has_followed = death.phase == phases.SYNC or death.how == _ENDED_BY_OTHERS
+        return is_later, has_followed and not is_later, death.at_ns
+
+    return sorted(deaths, key=order)
 
 
 def _death(tail: RingTail, life: Life, failures: Failures, *, now_ns: int) -> Optional[RankDeath]:

@@ -6,16 +6,18 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.aligning import Aligning
-from traceml.collect.attempts import Failures, attempt_of
+from traceml.collect.attempts import Failures, attempt_of, deaths_of
 from traceml.collect.bell import Bell
+from traceml.collect.callbacks import Callbacks
 from traceml.collect.end import Departure, ScriptExit, run_end
 from traceml.collect.halting import why_halted
 from traceml.collect.life import Life, processes_of
+from traceml.collect.stalling import Stalling
 from traceml.collect.tail import RingTail
 from traceml.errors import WireError
 
@@ -24,33 +26,13 @@ if TYPE_CHECKING:
     from traceml.collect.launcher import Launcher
     from traceml.collect.sampling import Sampling
     from traceml.collect.tail import Portion
-    from traceml.schema.records import Manifest, RankEnd, RunEnd
+    from traceml.schema.records import Event, Manifest, RankEnd, RunEnd
 
 TURN_S: Final = 0.2  # a ring holds 2.6 s at 20,000 steps a second
 SAMPLE_NS: Final = 1_000_000_000
 _HALF_MADE_S: Final = 3.0  # a ring whose header is not sound by then never will be
 _EXITS: Final = ("end", "exception")
 _GRACE_S: Final = 1.0  # what a rank has to end in after its script has
-
-
-def nothing_more() -> None:
-    """Does nothing."""
-
-
-@dataclass(frozen=True)
-class Callbacks:
-    """What the collector asks its composition root to do.
-
-    `answer(pid)` writes the report that this rank's process asked for; `is_quiet` is called when every rank has said
-    goodbye and the script goes on; `spare` is called about once a second, when nothing else is due; `note` takes a line
-    for the user; `line` tells the launcher where the run is.
-    """
-
-    answer: Callable[[int], None]
-    note: Callable[[str], None]
-    line: Callable[[], None] = nothing_more
-    is_quiet: Callable[[], None] = nothing_more
-    spare: Callable[[], None] = nothing_more
 
 
 class Collector:
@@ -89,6 +71,7 @@ class Collector:
         self._cursors = keeping.cursors()
         self._aligning = Aligning(keeping.ledger(), keeping.steps_from)
         self._failures = Failures()
+        self._stalling = Stalling()
         self._former: dict[str, RingTail] = {}  # rings of attempts that a restart has ended
         self._attempt = max((attempt.number + 1 for attempt in keeping.attempts()), default=0)
         self._sample_at_ns = 0
@@ -206,14 +189,26 @@ class Collector:
                     self._keeping.put(newest, **self._aligning.take())
                 newest = portion
                 self._aligning.feed(tail.state, portion.taken.steps)
-        if newest is None and not has_news:
-            return
-        live = [tail.live(self._clock(), alive=not self._life.is_gone(tail.pid)) for tail in self._ranks]
-        states = [tail.state for tail in self._ranks]
+                self._stalling.feed(portion.taken.steps)
+        if newest is not None or has_news:
+            self._store(newest, more, is_due=is_due)
+
+    def _store(self, newest: Optional[Portion], more: Mapping[str, Any], *, is_due: bool) -> None:
+        now_ns, ranks = self._clock(), self._ranks
+        live = [tail.live(now_ns, alive=not self._life.is_gone(tail.pid)) for tail in ranks]
+        states = [tail.state for tail in ranks]
+        if is_due:
+            self._stalling.sampled(more)
+            self._tell(self._stalling.look(live, ranks, self._life, now_ns=now_ns))
+        live = self._stalling.marked(live)
         if newest is not None:
             self._keeping.put(newest, live=live, states=states, **self._aligning.take(), **more)
         else:
             self._keeping.append(live=live, states=states, **more)
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        if events:
+            self._keeping.append(events=events)
 
     def _begin_attempt(self, attempt: int) -> None:
         """The ranks were started again: what the former ones left unfinished is stored, and put aside."""
@@ -239,6 +234,8 @@ class Collector:
             self._failures.learn(tail.name, portion.taken.steps)
             self._aligning.feed(tail.state, portion.taken.steps)
             self._keeping.put(portion, states=[tail.state], **self._aligning.take())
+        self._tell(self._stalling.over(now_ns))
+        self._stalling = Stalling()
         ended = attempt_of(former, self._life, self._failures, now_ns=now_ns)
         self._keeping.begin_attempt(ended)
         self._aligning = Aligning(None, self._keeping.steps_from)
@@ -363,8 +360,12 @@ class Collector:
             last_ns = max([last_ns, *(part.start_ns + part.duration_ns for part in portion.taken.segments)])
             self._aligning.feed(tail.state, portion.taken.steps)
             self._keeping.put(portion, states=[tail.state], **self._aligning.take())
+        died = deaths_of(ranks, self._life, self._failures, memory_of=self._stalling.memory_of, now_ns=now_ns)
+        self._tell([*self._stalling.over(now_ns), *died])
         self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])
-        self._ends = [tail.state.end for tail in ranks]
+        first = [event.rank for event in died] + [tail.state.identity.rank for tail in ranks]
+        ordered = sorted(ranks, key=lambda tail: first.index(tail.state.identity.rank))
+        self._ends = [tail.state.end for tail in ordered]  # whose exception is told first
         self._departed = self._departure(now_ns, last_ns)
         end = run_end(self._departed)
         self._keeping.put_end(end)

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Iterable, Iterator, Optional
 
-from traceml.collect.collector import Callbacks, Collector
+from traceml.collect.callbacks import Callbacks
+from traceml.collect.collector import Collector
 from traceml.collect.keeping import Keeping
 from traceml.collect.launcher import Launcher
 from traceml.collect.life import is_alive

@@ -59,12 +59,15 @@ def price_of(cost: Cost, rank: RankFacts) -> Impact:
 
 
 def severity_of(impact: Impact, rank: RankFacts, limits: Thresholds, *, at_most: str = CRITICAL) -> str:
-    """How severe a price is: by its share of the period, and by how many steps stand behind it."""
+    """How severe a price is: by its share of the period, and by how many steps stand behind it.
+
+    One whose interval begins at nothing rests on a few long steps: it is a warning at most.
+    """
     share = impact.pct / 100
     found = INFO
     if share >= limits.warning_share:
         found = WARNING
-    if share >= limits.critical_share and rank.num_steady >= limits.critical_steps:
+    if share >= limits.critical_share and rank.num_steady >= limits.critical_steps and impact.low_ms > 0:
         found = CRITICAL
     return min(found, at_most, key=SEVERITIES.index)
 

@@ -14,13 +14,23 @@ from traceml.settings import RUN_VARIABLE
 #: The folder that stands first on PYTHONPATH; its sitecustomize hides it again.
 ENTRY: Final = Path(__file__).absolute().parent / "entry"
 _PATHS: Final = "PYTHONPATH"
+_TORCHRUN: Final = "torch.distributed.run"
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 _CLOSED: Final = "ESI"  # the options that close the way in
 _WITH_VALUE: Final = ("W", "X")
 
 
-def command_of(kind: str, target: str, arguments: Sequence[str], *, python: str) -> list[str]:
+def command_of(
+    kind: str, target: str, arguments: Sequence[str], *, python: str, num_ranks: Optional[str] = None
+) -> list[str]:
     """The command line of a script, a module or any command.
+
+    Args:
+        kind: "script", "module" or "command".
+        target: The path, the module's name, or the command.
+        arguments: The target's own.
+        python: The interpreter of a script or a module.
+        num_ranks: Started by `torchrun --standalone`, each of them a script or a module; None: one process, directly.
 
     Raises:
         UsageError: `no-script` when the script is not there.
@@ -29,12 +39,15 @@ def command_of(kind: str, target: str, arguments: Sequence[str], *, python: str)
     if kind == "command":
         _find_command(target)
         return [target, *arguments]
+    starter = [python]
+    if num_ranks is not None:
+        starter = [python, "-m", _TORCHRUN, "--standalone", f"--nproc-per-node={num_ranks}"]
     if kind == "module":
-        return [python, "-m", target, *arguments]
+        return [*starter, "-m", target, *arguments]
     if target != "-" and not Path(target).exists():
         message = f"No script at '{target}'. Give the path of a Python script, or `-m package.module`."
         raise UsageError(message, slug="no-script")
-    return [python, target, *arguments]
+    return [*starter, target, *arguments]
 
 
 def environment_of(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import stat
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Mapping, Optional, Sequence
 
 from traceml import __version__
 from traceml.errors import RunError
@@ -207,16 +207,39 @@ def _has_room(parent: Path) -> bool:
     return free.f_bavail * free.f_frsize >= _ROOM_BYTES
 
 
-def _private_folder(root: Path, run_id: str) -> Path:
-    """`root/run_id`, where root is the user's own; else a fresh folder beside it: nobody can lay a trap."""
+def private_root() -> Path:
+    """The first folder for ring folders that is the user's own.
+
+    Raises:
+        OSError: There is none, and none can be made.
+    """
+    error: Optional[OSError] = None
+    for root in ring_roots():
+        try:
+            if _is_own(root):
+                return root
+        except OSError as found:
+            error = found
+    raise error or OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def _is_own(root: Path) -> bool:
+    """Makes it where it is not there; whether it is the user's own, and private now."""
     try:
         root.mkdir(mode=0o700)
     except FileExistsError:
         found = os.lstat(root)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            return fresh_folder(root.parent, "traceml-")
+            return False
         if stat.S_IMODE(found.st_mode) != 0o700:  # noqa: PLR2004  # rwx------
             root.chmod(0o700)
+    return True
+
+
+def _private_folder(root: Path, run_id: str) -> Path:
+    """`root/run_id`, where root is the user's own; else a fresh folder beside it: nobody can lay a trap."""
+    if not _is_own(root):
+        return fresh_folder(root.parent, "traceml-")
     folder = root / run_id
     folder.mkdir(mode=0o700)
     return folder

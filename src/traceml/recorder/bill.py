@@ -2,7 +2,7 @@
 
 Now and then one step is clocked: all hooks take their index, clock and thread from here meanwhile, and the time from a
 hook's entry (or from the original's return) to its stamp is added up. So each edge is measured where it stands, with
-the caches as the training left them, and the other steps pay nothing (docs/decisions/0008).
+the caches as the training left them, and the other steps pay nothing (docs/decisions/0009).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIN_PART: Final = 0.2  # of our own time: without a signal that costs less it w
 _MIN_GROWTH: Final = 1.25  # of the steps told last, until the bill is told again
 
 #: Edges whose hook begins with asking for the thread; the others begin where the original has returned.
-_ENTERED: Final = (edges.OPENS - {edges.GC, edges.COMPILE}) | {
+_ENTERED: Final = (edges.OPENS - {edges.GC, edges.COMPILE, edges.SYNC}) | {
     edges.STEP_BEGIN,
     edges.OPTIMIZER + edges.CLOSE,
     edges.UPDATED,

@@ -28,7 +28,16 @@ _MAX_DELTA: Final = 1 << (53 - edges.TIME_BITS)  # of indices: 20 bits of a whol
 _UNITS_PER_MS: Final = 1_000_000 / edges.TIME_UNIT_NS
 
 _PHASES: Final = (
-    *(edges.INPUT, edges.H2D, edges.FORWARD, edges.FORWARD_NO_GRAD, edges.EVAL, edges.BACKWARD, edges.OPTIMIZER),
+    *(
+        edges.INPUT,
+        edges.H2D,
+        edges.FORWARD,
+        edges.FORWARD_NO_GRAD,
+        edges.EVAL,
+        edges.BACKWARD,
+        edges.SYNC,
+        edges.OPTIMIZER,
+    ),
     *(edges.CHECKPOINT, *range(edges.FIRST_REGION, edges.CLOSE)),
 )
 #: Whether an edge has an event, by its code.

@@ -29,14 +29,20 @@ class Device:
         accelerator: What may come to be used.
         rank: Whose memory it is.
         wants_h2d: Whether copies to the device are to be seen.
-        moved: Told the device that is meant ("cuda:1") and its UUID, when that is known.
+        located: Called with the device's name (`cuda:3`) and UUID once it is known, and when it is another one.
     """
 
     def __init__(
-        self, pen: Pen, accelerator: Accelerator, *, rank: int, wants_h2d: bool, moved: Callable[[str, str], None]
+        self,
+        pen: Pen,
+        accelerator: Accelerator,
+        *,
+        rank: int,
+        wants_h2d: bool,
+        located: Callable[[str, str], None],
     ) -> None:
+        self._located = located
         self._pen, self._accelerator, self._wants_h2d, self._rank = pen, accelerator, wants_h2d, rank
-        self._moved = moved
         self._told: Optional[int] = None
         self._is_started = False
         self._num_looks = _NUM_LOOKS
@@ -61,7 +67,7 @@ class Device:
         device = self._device()
         if device != self._told:
             self._told = device
-            self._moved(f"{self._accelerator.kind}:{device}", self._accelerator.uuid(device))
+            self._located(f"{self._accelerator.kind}:{device}", self._accelerator.uuid(device))
 
     def _start(self) -> None:
         pen, accelerator = self._pen, self._accelerator

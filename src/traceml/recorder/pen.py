@@ -59,6 +59,7 @@ class Pen(_Hot):
         "is_copying",
         "late_looks",
         "loaders",
+        "look_for_ranks",
         "mask",
         "memory_due",
         "method_class",
@@ -76,6 +77,7 @@ class Pen(_Hot):
         "skipped",
         "slot",
         "spent",
+        "split_backward",
         "stamps",
         "stop",
         "stop_at",
@@ -113,6 +115,8 @@ class Pen(_Hot):
         self.regions: dict[str, int] = {}
         self.said: set[str] = set()  # what the user was told once
         self.late_looks: list[Callable[[], None]] = []  # for modules that are loaded later
+        self.look_for_ranks: Callable[[], None] = _nobody_waits  # a model is traced: there may be several by now
+        self.split_backward: Optional[Callable[[Callable[..., Any]], Callable[..., Any]]] = None  # several ranks
         self.skipped: list[CodeType] = []  # our functions that may run under a compiled frame
         self.skip_code: Optional[Callable[[CodeType], object]] = None  # torch._dynamo's, once it is loaded
         self.on_arrival: list[Callable[[], None]] = []  # to be done then
@@ -136,6 +140,10 @@ class Pen(_Hot):
     def swap(self, nxt: Callable[[], int], clock: Callable[[], float]) -> None:
         """Every edge from now on is numbered and timed by these: once an accelerator is used, they record events."""
         self.nxt, self.clock = nxt, clock
+        self.renew()
+
+    def renew(self) -> None:
+        """Hooks take anew what they keep of this pen."""
         for renew in self.swaps:
             renew()
 

@@ -30,6 +30,7 @@ from traceml.recorder.hooks import (
     loader,
     method,
     optimizer,
+    sync,
 )
 from traceml.recorder.identity import identify, process_start_ns
 from traceml.recorder.pen import Pen
@@ -47,12 +48,17 @@ _HOOKS: Final[dict[str, Callable[[Pen], str]]] = {
     compiled.HOOK: compiled.install,
     method.HOOK: method.install,
     phases.BACKWARD: backward.install,
+    sync.HOOK: sync.install,
     phases.OPTIMIZER: optimizer.install,
     phases.CHECKPOINT: checkpoint.install,
     phases.GC: collections.install,
 }
 _UNSEATED: Final = ".waiting"  # behind a ring's name: no collector looks at it
-_PART_OF: Final = {compiled.HOOK: phases.FORWARD, method.HOOK: phases.COMPILE}  # no phases of their own
+_PART_OF: Final = {
+    compiled.HOOK: phases.FORWARD,
+    method.HOOK: phases.COMPILE,
+    sync.HOOK: phases.BACKWARD,
+}  # no phases of their own
 _NOT_ASKED: Final = "not asked for in init()"
 _MACHINE: Final = Machine()
 _rings = itertools.count()
@@ -101,7 +107,7 @@ class Session:
         )
         self.pen = Pen(ring, machine.clock)
         self.device: Optional[Device] = None
-        self._place: Optional[tuple[str, str]] = None
+        self._place: Optional[tuple[str, str]] = None  # the device and its UUID, once the accelerator is in use
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
@@ -131,10 +137,11 @@ class Session:
             self.pen.ring.send(found)
         return found
 
-    def _moved(self, device: str, uuid: str) -> None:
-        """The steps run on this device."""
-        self._place = (device, uuid)
-        self.identify()
+    def _located(self, device: str, uuid: str) -> None:
+        """The models' device, which is not always that of the local rank."""
+        if (device, uuid) != self._place:
+            self._place = (device, uuid)
+            self.identify()
 
     def seat(self, ring_dir: Path) -> None:
         """The process is a rank from now on: its ring stands where the collector of `ring_dir` looks.
@@ -218,7 +225,7 @@ class Session:
             accelerator = machine.accelerator or find_accelerator()
             if accelerator is not None:
                 self.device = Device(
-                    self.pen, accelerator, rank=self.identity.rank, wants_h2d=wants_h2d, moved=self._moved
+                    self.pen, accelerator, rank=self.identity.rank, wants_h2d=wants_h2d, located=self._located
                 )
                 self.pen.late_looks.append(self.device.look)
                 self.device.look()

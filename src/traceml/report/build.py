@@ -301,14 +301,15 @@ def _duration_ns(found: _Found) -> int:
 
 def _live(found: _Found) -> Optional[Mapping[str, Any]]:
     """While running: of the ranks that live, the one whose phase is open longest; one that waits for others at last."""
-    slots = [slot for slot in found.live if slot.alive]
+    slots = [slot for slot in found.live if slot.alive or slot.stall]
     if not found.is_running or not slots:
         return None
-    slot = min(slots, key=lambda s: (s.phase == phases.SYNC, s.since_ns))
+    slot = min(slots, key=lambda s: (not s.stall, s.phase == phases.SYNC, s.since_ns))
     seen_ns = found.newest_ns if _age_s(found) > STALE_S else found.now_ns  # later nobody has looked
     since_s = round(max(0, seen_ns - slot.since_ns) / _NS_PER_S, 1)
     live = {"rank": slot.rank, "phase": slot.phase, "since_s": since_s, "step": slot.step}
-    return {**live, "halted": slot.halted} if slot.halted else live
+    more = {"halted": slot.halted, "stall": slot.stall, "told": slot.told}
+    return {**live, **{name: word for name, word in more.items() if word}}
 
 
 def _age_s(found: _Found) -> float:

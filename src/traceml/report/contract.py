@@ -48,7 +48,7 @@ class RunInfo:
     last_step: Optional[int] = None
     user_step: Optional[int] = None
     live: Optional[Mapping[str, Any]] = (
-        None  # while running: {"rank", "phase", "since_s", "step"}, "halted" while it is
+        None  # while running: {"rank", "phase", "since_s", "step"}, "halted", "stall" and "told" while they are
     )
     reported_at: str = ""  # ISO 8601, UTC: when this report was built
     compilations: Optional[int] = None  # of all ranks; null where the compiler cannot be watched

@@ -219,6 +219,8 @@ class LiveSlot:
     read_ns: int
     alive: bool
     halted: str = ""  # "stopped" | "traced" at this moment
+    stall: str = ""  # the others wait for it too long: a kind of `stalls`
+    told: str = ""  # and that in words
 
 
 @dataclass(frozen=True)

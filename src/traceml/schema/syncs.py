@@ -23,6 +23,16 @@ class SyncCut(NamedTuple):
 
 
 @dataclass(frozen=True)
+class CollectiveWait:
+    """A collective that the script called itself has waited, in this line for the first time."""
+
+    at_ns: int  # when the wait was over
+    duration_ns: int
+    call: str
+    where: str  # "train.py:31"
+
+
+@dataclass(frozen=True)
 class LedgerState:
     """How far the own-work ledger of the ranks has come, and what it could not align."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Iterable
 
 from traceml.schema.records import Event
+from traceml.schema.stalls import GROWING
 from traceml.schema.struct import from_plain
 from traceml.store.packing import DamagedContent
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _MAX_TEXT: Final = 200  # characters
 DROPPED_NOTE: Final = "events-dropped"
+_DELETE_GROWING: Final = "DELETE FROM events WHERE rank = ? AND step = ? AND at_ns = ? AND kind IN (?, ?)"
 _COLUMNS: Final = ("kind", "rank", "step", "at_ns", "duration_ns", "count", "text")
 
 
@@ -21,6 +23,10 @@ def add_events(db: sqlite3.Connection, events: Iterable[Event], *, num_rows: int
 
     The newest half of what stays are kept whatever they are; of the older ones the longest.
     """
+    events = list(events)
+    for event in events:
+        if event.kind in GROWING:  # as it is now: what was known of it before goes
+            num_rows -= db.execute(_DELETE_GROWING, (event.rank, event.step, event.at_ns, *GROWING)).rowcount
     rows = [(None, e.kind, e.rank, e.step, e.at_ns, e.duration_ns, e.count, _short(e.text)) for e in events]
     db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     num_rows += len(rows)

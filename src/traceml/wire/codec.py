@@ -24,6 +24,7 @@ from traceml.schema.records import (
 )
 from traceml.schema.room import OutOfMemory
 from traceml.schema.struct import StructError, from_plain, to_plain
+from traceml.schema.syncs import CollectiveWait
 
 Body = Union[
     RankIdentity,
@@ -40,6 +41,7 @@ Body = Union[
     Unrecorded,
     Bill,
     Shed,
+    CollectiveWait,
 ]
 
 _KINDS: Final[dict[str, type[Any]]] = {
@@ -57,6 +59,7 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "unrecorded": Unrecorded,
     "bill": Bill,
     "shed": Shed,
+    "collective": CollectiveWait,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _HEAD: Final = struct.Struct("<IIQ")  # body length, crc32 of sequence and body, sequence

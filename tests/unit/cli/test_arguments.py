@@ -132,7 +132,19 @@ def test_a_check_is_asked_for_before_the_script() -> None:
     assert not run_of("train.py", "--check").check
 
 
-@pytest.mark.parametrize("words", [("run", "--nproc-per-node=2", "t.py"), ("run", "--mode=dashboard", "train.py")])
+@pytest.mark.parametrize("words", [("--nproc-per-node=4",), ("--nproc_per_node", "4"), ("--nproc-per-node", "4")])
+def test_several_ranks_are_asked_for_as_torchrun_is(words: tuple[str, ...]) -> None:
+    found = run_of(*words, "train.py", "--nproc-per-node=9")
+
+    assert found.options["nproc_per_node"] == "4"
+    assert found.script_args == ("--nproc-per-node=9",)
+
+
+def test_a_command_starts_its_ranks_itself() -> None:
+    assert "traceml run -- torchrun" in str(refused("run", "--nproc-per-node=2", "--", "bash", "job.sh"))
+
+
+@pytest.mark.parametrize("words", [("run", "--nnodes=2", "train.py"), ("run", "--mode=dashboard", "train.py")])
 def test_what_is_designed_but_not_there_says_so(words: tuple[str, ...]) -> None:
     error = refused(*words)
 

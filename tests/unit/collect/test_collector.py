@@ -12,7 +12,8 @@ from typing import Optional
 import pytest
 
 from tests.ring_folders import ring_folder
-from traceml.collect.collector import Callbacks, Collector
+from traceml.collect.callbacks import Callbacks
+from traceml.collect.collector import Collector
 from traceml.collect.keeping import Keeping
 from traceml.collect.launcher import Launcher
 from traceml.collect.recover import lives, orphans, recover

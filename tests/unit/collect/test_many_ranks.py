@@ -202,7 +202,8 @@ def test_a_restart_that_is_seen_as_it_happens_gives_the_same(tmp_path: Path) -> 
 
 def _collect_once_and_die(tmp_path: Path, manifest: Manifest) -> None:
     """A collector that stores what is there and is gone without a word."""
-    from traceml.collect.collector import Callbacks, Collector  # as it is used once
+    from traceml.collect.callbacks import Callbacks
+    from traceml.collect.collector import Collector  # as it is used once
     from traceml.collect.launcher import Launcher
 
     keeping = Keeping(tmp_path / "run", manifest, max_bytes=64 << 20, noted=print)

@@ -260,3 +260,14 @@ def test_a_region_of_any_name_is_called_by_it_in_a_sentence_of_sane_length(name:
     assert found is not None
     assert f"is in the region '{shown}'" in found.summary
     assert f"make '{shown}' cheaper" in found.next
+
+
+def test_one_long_step_is_no_critical_cause_whatever_its_share() -> None:
+    steps = numbered([TRAINS] * 50 + [step_ms(input=0.2, between_steps=3000, forward=8, backward=8)] + [TRAINS] * 50)
+
+    found = judged(facts_of_steps(steps))
+
+    assert found.impact is not None
+    assert found.impact.pct > 30
+    assert found.impact.low_ms == 0
+    assert found.severity == "warning"

@@ -65,3 +65,13 @@ def test_a_command_that_is_not_there_has_the_shells_exit_code(tmp_path: Path) ->
         command_of("command", str(tmp_path / "plain"), [], python="unused")
 
     assert (missing.value.code, closed.value.code) == (127, 126)
+
+
+def test_several_ranks_are_started_by_torchrun_with_the_same_python(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    starter = ["py", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+
+    assert command_of("script", str(script), ["-x"], python="py", num_ranks="4") == [*starter, str(script), "-x"]
+    assert command_of("module", "job.train", [], python="py", num_ranks="4") == [*starter, "-m", "job.train"]
+    assert command_of("module", "job.train", [], python="py") == ["py", "-m", "job.train"]

@@ -156,3 +156,14 @@ def test_an_event_comes_back_as_it_went_in_and_an_endless_text_is_cut(tmp_path: 
     assert first == event
     assert len(second.text) == 200
     assert second.text.endswith("…")
+
+
+def test_a_stall_that_grows_is_one_event_as_it_was_last(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "run.db")
+    first = Event("wait for a rank", 2, 41, 1_000, 5_000, text="rank 2 in checkpoint; rank 0 waits")
+    grown = replace(first, kind="hang", duration_ns=60_000)
+    other = Event("hang", 2, 90, 9_000, 7_000)
+    for event in (first, replace(first, duration_ns=15_000), grown, other, replace(other, kind="slow step")):
+        writer.append(events=[event])
+
+    assert StoreReader(tmp_path / "run.db").events() == [grown, other, replace(other, kind="slow step")]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 
 from tests.unit.views.report_builders import CARDS, golden, report_of
+from traceml.report.contract import EventInfo
+from traceml.views.text.card import card
 from traceml.views.text.columns import fit, to_ascii, width_of, wrap
 from traceml.views.text.line import progress_line, verdict_line
 from traceml.views.text.table import RunRow, runs_table
@@ -98,3 +102,29 @@ def test_fitting_keeps_both_ends_of_a_name() -> None:
 
 def test_ascii_keeps_the_meaning_of_known_signs() -> None:
     assert to_ascii("a · b → 3 µs ≥ 訓") == "a | b -> 3 us >= ??"
+
+
+def test_a_hang_is_the_line_and_stands_on_the_card_while_it_lasts() -> None:
+    live: dict[str, Any] = {"rank": 2, "phase": "input", "since_s": 41.0, "step": 1204, "stall": "hang"}
+    live["told"] = "rank 2 in input, asleep; ranks 0, 1 and 3 wait"
+    report = report_of(status="running", ended_by="unknown", exit_code=None, steps=1203, live=live)
+    said = "HANG: rank 2 in input, asleep since 41.0 s at step 1,204; ranks 0, 1 and 3 wait"
+
+    assert progress_line(report) == f"TraceML: {said}"
+    assert said in " ".join(card(report).split())
+    waits = report_of(status="running", ended_by="unknown", exit_code=None, steps=1203, live={**live, "stall": "x"})
+    assert progress_line(waits).startswith("TraceML: rank 2 in input")
+    over = report_of(steps=1203, live=live)
+    assert "asleep" not in card(over)
+
+
+def test_who_died_first_is_told_before_the_others() -> None:
+    events = (
+        EventInfo("death", 41, 0, None, text="rank 0 failed with RuntimeError in waiting for ranks"),
+        EventInfo("first death", 41, 2, None, text="rank 2 killed by SIGKILL in backward, 11.2 GiB held"),
+        EventInfo("death", 41, 3, None, text="rank 3 failed with RuntimeError in waiting for ranks"),
+    )
+    words = " ".join(card(replace(report_of(steps=41), events=events)).split())
+
+    assert "died first rank 2 killed by SIGKILL in backward, 11.2 GiB held, at step 41; then ranks 0 and 3" in words
+    assert "RuntimeError" not in words

@@ -26,6 +26,7 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
     if run is None:
         return f"torch {torch.__version__} enters the autograd engine another way"
     nxt, mask, codes, stamps, clock, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.who
+    inner = run  # with several ranks: what tells its waiting from its work
 
     def engine(*args: Any, **kwargs: Any) -> Any:
         if who() != pen.owner or pen.busy:
@@ -39,7 +40,7 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
             pen.guard.fault(HOOK, error)
             return run(*args, **kwargs)
         try:
-            return run(*args, **kwargs)
+            return inner(*args, **kwargs)
         except BaseException:
             pen.raised()
             raise
@@ -53,8 +54,9 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
                 pen.guard.fault(HOOK, error)
 
     def renew() -> None:
-        nonlocal nxt, clock, who
+        nonlocal nxt, clock, who, inner
         nxt, clock, who = pen.nxt, pen.clock, pen.who
+        inner = run if pen.split_backward is None else pen.split_backward(run)
 
     ours = engine if run is real else _Engine(real, engine)
 

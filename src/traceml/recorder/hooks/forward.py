@@ -183,6 +183,7 @@ def attach(pen: Pen, model: Any, *, asked: bool = False) -> None:
     chain = (model, *_wrapped(model))
     for module in (*chain, *pen.wrappers_of(chain)):
         attach_one(pen, module)
+    pen.look_for_ranks()
 
 
 def attach_one(pen: Pen, module: Any) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Sequence
 
 from traceml.report.contract import STALE_S
 from traceml.schema import phases, units
+from traceml.schema.stalls import DEATHS
 from traceml.views.text import columns
 from traceml.views.text.columns import clean
-from traceml.views.text.ranks import ranks_in_words, restarts_in_words
+from traceml.views.text.ranks import deaths_in_words, ranks_in_words, restarts_in_words, stall_in_words
 from traceml.views.text.words import ending, headline, millis, plural, seconds, spoken, total
 
 if TYPE_CHECKING:
@@ -215,9 +216,10 @@ def _spread(report: Report) -> list[str]:
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield from (("besides", text) for text in _besides(report))
     for label, text in (
-        ("now", _now(report)),
+        ("now", stall_in_words(report) or _now(report)),
         ("clock", _clock_row(report)),
         ("restarts", restarts_in_words(report)),
+        ("died", deaths_in_words(report)),
         *(("ranks" if at == 0 else "", text) for at, text in enumerate(ranks_in_words(report))),
         ("speed", _speed(report)),
         ("memory", _memory(report.step_memory)),
@@ -316,7 +318,7 @@ def _also(report: Report) -> str:
     if run.warmup_steps:
         took = f" ({seconds(run.warmup_s)})" if run.warmup_s is not None else ""
         told.append(f"{plural(run.warmup_steps, 'warm-up step')}{took}")
-    events = _of_any_rank(report.events)
+    events = _of_any_rank([event for event in report.events if event.kind not in DEATHS])
     told += [_event(event) for event in events[:_MAX_EVENTS]]
     if len(events) > _MAX_EVENTS:
         told.append(f"{plural(len(events) - _MAX_EVENTS, 'further kind')} of events in the JSON")

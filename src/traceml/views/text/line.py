@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from traceml.schema import units
 from traceml.views.text import columns
+from traceml.views.text.ranks import stall_in_words
 from traceml.views.text.words import ending, headline, millis
 
 if TYPE_CHECKING:
     from traceml.report.contract import Report
 
 WIDTH: Final = 80
+_STALLED: Final = 160  # who hangs, and who waits, whole
 
 
 def verdict_line(report: Report, *, width: int = WIDTH) -> str:
@@ -29,6 +31,9 @@ def progress_line(report: Report, *, width: int = WIDTH) -> str:
     told = [f"TraceML: step {units.count(run.last_step or run.steps)}{of}"]
     if typical is not None:
         told.append(f"{millis(typical)} a step")
+    stalled = stall_in_words(report)
+    if stalled:
+        return _cut(f"TraceML: {stalled}", max(width, _STALLED))
     return _cut(" | ".join([*told, _verdict(report)]), width)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Iterator, Optional
+from typing import TYPE_CHECKING, Final, Iterator, Optional, Sequence
 
-from traceml.schema import phases, units
+from traceml.schema import phases, stalls, units
 from traceml.views.text.columns import clean
-from traceml.views.text.words import millis
+from traceml.views.text.words import millis, seconds
 
 if TYPE_CHECKING:
     from traceml.report.contract import PhaseRanks, RankRow, Report, SyncInfo
@@ -43,6 +43,34 @@ def restarts_in_words(report: Report) -> str:
     phase = _label(first.phase)
     where = f"in {phase} of step {units.count(first.step)}" if last.steps else "before its first step"
     return f"{times}: in the attempt before rank {first.rank} died first, {where} ({clean(first.how)})"
+
+
+def deaths_in_words(report: Report) -> str:
+    """Who died first of the last attempt's ranks, in which step and phase, and who then; nothing where nobody did."""
+    first = next((event for event in report.events if event.kind == stalls.FIRST_DEATH), None)
+    if first is None:
+        return ""
+    others = sorted(event.rank for event in report.events if event.kind == stalls.DEATH)
+    then = f"; then {plural_ranks(others)}" if others else ""
+    return f"first {clean(first.text)}, at step {units.count(first.step)}{then}"
+
+
+def plural_ranks(ranks: Sequence[int]) -> str:
+    """`rank 1`, `ranks 0, 1 and 3`."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {units.listed(ranks)}"
+
+
+def stall_in_words(report: Report) -> str:
+    """While running: whom the others wait for, since when and at which step; nothing while all goes on."""
+    live = report.run.live or {}
+    told, since, step = live.get("told"), live.get("since_s"), live.get("step")
+    if report.run.status != "running" or not isinstance(told, str) or not told:
+        return ""
+    who, _, rest = clean(told).partition("; ")
+    age = f" since {seconds(since)}" if isinstance(since, (int, float)) and since >= 0 else ""
+    at = f" at step {units.count(step)}" if isinstance(step, int) else ""
+    alarm = "HANG: " if live.get("stall") == stalls.HANG else ""
+    return f"{alarm}{who}{age}{at}{f'; {rest}' if rest else ''}"
 
 
 def _label(name: str) -> str:

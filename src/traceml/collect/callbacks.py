@@ -1,0 +1,26 @@
+"""Says what the collector asks its composition root to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable
+
+
+def nothing_more() -> None:
+    """Does nothing."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What the collector asks its composition root to do.
+
+    `answer(pid)` writes the report that this rank's process asked for; `is_quiet` is called when every rank has said
+    goodbye and the script goes on; `spare` is called about once a second, when nothing else is due; `note` takes a line
+    for the user; `line` tells the launcher where the run is.
+    """
+
+    answer: Callable[[int], None]
+    note: Callable[[str], None]
+    line: Callable[[], None] = nothing_more
+    is_quiet: Callable[[], None] = nothing_more
+    spare: Callable[[], None] = nothing_more

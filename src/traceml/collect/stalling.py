@@ -1,0 +1,95 @@
+"""Watches whether ranks wait for one that does not come, and keeps one event of each such stall."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Sequence
+
+from traceml.analysis.stalls import Periods, stall_of
+from traceml.schema.records import Event
+from traceml.schema.stalls import ASLEEP, BUSY, ENDED, GONE, Stall
+
+if TYPE_CHECKING:
+    from traceml.collect.life import Life
+    from traceml.collect.tail import RingTail
+    from traceml.schema.records import LiveSlot, ProcessSample, StepRecord
+
+_BUSY_PERCENT: Final = 10.0  # of a core
+_RENEWED_NS: Final = 10_000_000_000
+_LEFT: Final = ("shutdown", "trace-max-steps")  # the training goes on unseen
+
+
+class Stalling:
+    """The stall that lasts, and what is needed to see one."""
+
+    def __init__(self) -> None:
+        self._periods = Periods()
+        self._samples: dict[int, ProcessSample] = {}
+        self._does: dict[int, str] = {}
+        self._stall: Optional[Stall] = None
+        self._told_ns = 0
+
+    def feed(self, steps: Sequence[StepRecord]) -> None:
+        """Takes newly finished steps in."""
+        self._periods.feed(steps)
+
+    def sampled(self, more: Mapping[str, Any]) -> None:
+        """Takes a round of samples in: what the processes did since the round before."""
+        for sample in more.get("processes", ()):
+            before = self._samples.get(sample.rank)
+            self._samples[sample.rank] = sample
+            self._does[sample.rank] = _activity(sample, before)
+
+    def memory_of(self, rank: int) -> Optional[int]:
+        """What a rank's process held when it was looked at last, in bytes."""
+        sample = self._samples.get(rank)
+        return None if sample is None else sample.rss_bytes
+
+    def look(self, slots: Sequence[LiveSlot], tails: Sequence[RingTail], life: Life, *, now_ns: int) -> list[Event]:
+        """What is new of a stall: its event, which replaces what was known of it."""
+        ends = [tail.state.end for tail in tails]
+        if any(end is not None and end.how in _LEFT for end in ends):
+            return self.over(now_ns)
+        does = dict(self._does)
+        for tail, end in zip(tails, ends):
+            if end is not None or life.is_gone(tail.pid):
+                does[tail.state.identity.rank] = ENDED if end is not None and end.how == "end" else GONE
+        world_size = max((tail.state.identity.world_size for tail in tails), default=1)
+        stall = stall_of(slots, now_ns=now_ns, p99_ns=self._periods.p99_ns(), does=does, world_size=world_size)
+        if stall is None:
+            return self.over(now_ns)
+        before = self._stall
+        if before is not None and (before.rank, before.step) == (stall.rank, stall.step):
+            stall = stall._replace(since_ns=before.since_ns)  # it is the same one
+        events = [] if before is None or before.since_ns == stall.since_ns else self.over(now_ns)
+        is_news = before is None or before[:3] != stall[:3] or now_ns - self._told_ns >= _RENEWED_NS
+        self._stall = stall
+        if is_news:
+            self._told_ns = now_ns
+            events.append(_event(stall, now_ns))
+        return events
+
+    def marked(self, slots: Sequence[LiveSlot]) -> list[LiveSlot]:
+        """The slots, with what is seen of a stall in that of the rank that is waited for."""
+        stall = self._stall
+        if stall is None:
+            return list(slots)
+        return [replace(s, stall=stall.kind, told=stall.text) if s.rank == stall.rank else s for s in slots]
+
+    def over(self, now_ns: int) -> list[Event]:
+        """Nobody waits too long any more: the event of the stall that lasted until now, with how long."""
+        stall, self._stall = self._stall, None
+        return [] if stall is None else [_event(stall, now_ns)]
+
+
+def _activity(sample: ProcessSample, before: Optional[ProcessSample]) -> str:
+    if before is None or sample.cpu_percent is None:
+        return ""
+    counters = ((sample.read_bytes, before.read_bytes), (sample.write_bytes, before.write_bytes))
+    has_moved = any(now is not None and then is not None and now > then for now, then in counters)
+    return BUSY if sample.cpu_percent >= _BUSY_PERCENT or has_moved else ASLEEP
+
+
+def _event(stall: Stall, now_ns: int) -> Event:
+    duration_ns = max(0, now_ns - stall.since_ns)
+    return Event(stall.kind, stall.rank, stall.step, stall.since_ns, duration_ns, text=stall.text)

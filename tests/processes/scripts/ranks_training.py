@@ -1,0 +1,123 @@
+"""Trains a small model on every rank over gloo; `--rank` does at `--where` what `--ms`, `--do` or `--at` says."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+import traceml
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--where", default="none")  # input, backward: 20 ms late there in each step
+parser.add_argument("--rank", type=int, default=1)
+parser.add_argument("--steps", type=int, default=40)
+parser.add_argument("--model", default="ddp")  # ddp, buffers, no_sync, own, fsdp2, pairs, part, one
+parser.add_argument("--do", default="")  # kill, raise, exit, sleep, pause, validate: at step --at
+parser.add_argument("--at", type=int, default=0)
+parser.add_argument("--seconds", type=float, default=7.0)
+args = parser.parse_args()
+LATE_S = 0.02
+
+
+class Rows(Dataset[Any]):  # type: ignore[misc]  # torch is Any where it is not installed
+    def __len__(self) -> int:
+        return int(args.steps) * 4 * (4 if args.model == "no_sync" else 1)
+
+    def __getitem__(self, index: int) -> Any:
+        if is_late and args.where == "input":
+            time.sleep(LATE_S / 4)
+        if is_late and args.do == "sleep" and index == args.at * 4:
+            time.sleep(args.seconds)
+        return torch.randn(8), index % 4
+
+
+class Late(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(_ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(_ctx: Any, gradient: Any) -> Any:
+        time.sleep(2e-3 + (LATE_S if is_late and args.where == "backward" else 0.0))
+        return gradient
+
+
+class Model(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 4)
+        self.norm = nn.BatchNorm1d(16) if args.model == "buffers" else nn.Identity()
+
+    def forward(self, x: Any) -> Any:
+        time.sleep(2e-3)
+        return self.last(Late.apply(self.norm(self.first(x))))
+
+
+def happens(step: int) -> None:
+    if step != args.at or not args.at:
+        return
+    if args.do == "pause":
+        time.sleep(args.seconds)
+    if args.do == "validate":
+        if dist.get_rank() == 0:
+            time.sleep(args.seconds)
+        dist.barrier()
+    if not is_late:
+        return
+    if args.do == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if args.do == "exit":
+        os._exit(5)
+    if args.do == "raise":
+        raise ValueError("of the script's own")
+
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+is_late = dist.get_rank() == args.rank
+traceml.init(mode="auto")
+torch.manual_seed(0)
+raw = Model()
+part = dist.new_group([0, 1]) if args.model == "part" else None
+model: Any = raw if args.model in ("own", "one", "pairs", "part", "fsdp2") else DistributedDataParallel(raw)
+if args.model == "fsdp2":
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(Rows(), batch_size=4)
+for step, (x, y) in enumerate(loader, 1):
+    if args.model == "no_sync" and step % 4:
+        with traceml.trace_step(model), model.no_sync():
+            nn.functional.cross_entropy(model(x), y).backward()
+        continue
+    with traceml.trace_step(model):
+        nn.functional.cross_entropy(model(x), y).backward()
+        if args.model in ("own", "part"):
+            for parameter in model.parameters():
+                dist.all_reduce(parameter.grad)  # this line is named
+        if args.model == "part" and dist.get_rank() < 2:
+            dist.all_reduce(torch.ones(4), group=part)
+        if args.model == "pairs":
+            if dist.get_rank() == 0:
+                dist.send(torch.ones(4), 1)
+            elif dist.get_rank() == 1:
+                dist.recv(torch.ones(4), 0)
+            dist.barrier()
+        optimizer.step()
+        optimizer.zero_grad()
+    happens(step)
+dist.barrier()
+dist.destroy_process_group()

@@ -1,0 +1,152 @@
+"""Trains on several real ranks over gloo: who makes the others wait is named, and nobody where nobody does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Mapping, Optional
+
+import pytest
+
+from tests.processes import running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.process, pytest.mark.torch]
+SCRIPT = running.SCRIPTS / "ranks_training.py"
+NAMING = ("STRAGGLER", "ROTATING_STRAGGLER")
+
+
+def train(tmp_path: Path, *arguments: str, num_ranks: int = 3) -> running.Result:
+    options = ["--mode=summary", f"--nproc-per-node={num_ranks}"]
+    return running.run(tmp_path, str(SCRIPT), *arguments, options=options)
+
+
+def culprit_of(summary: Mapping[str, Any]) -> Optional[tuple[int, str]]:
+    """Rank and phase of the straggler that is named."""
+    for finding in summary["step_time"]["findings"]:
+        if finding["diagnosis"] == "STRAGGLER":
+            return finding["ranks"][0], finding["phases"][0]
+    return None
+
+
+@pytest.mark.parametrize(
+    ("model", "where", "rank"),
+    [
+        ("ddp", "input", 2),
+        ("ddp", "backward", 1),
+        ("buffers", "input", 0),
+        ("own", "backward", 1),
+        ("fsdp2", "input", 2),
+    ],
+)
+def test_the_rank_that_is_late_is_named_with_its_phase(tmp_path: Path, model: str, where: str, rank: int) -> None:
+    result = train(tmp_path, f"--model={model}", f"--where={where}", f"--rank={rank}")
+
+    assert result.end == ("completed", "end", 0, 40), result.stderr
+    assert culprit_of(result.summary) == (rank, where), result.summary["step_time"]["findings"]
+    assert result.summary["run"]["world_size"] == 3
+
+
+def test_a_run_in_which_all_are_alike_names_nobody(tmp_path: Path) -> None:
+    summary = train(tmp_path).summary
+
+    assert [f for f in summary["step_time"]["findings"] if f["diagnosis"] in NAMING] == []
+    assert summary["step_time"]["phases"]["sync"]["count"] > 0
+
+
+def test_micro_batches_that_reduce_nothing_are_one_unit_with_the_one_that_does(tmp_path: Path) -> None:
+    summary = train(tmp_path, "--model=no_sync", "--steps=30", "--where=backward").summary
+
+    assert summary["run"]["steps"] == 120
+    assert summary["step_time"]["ranks"]["sync"]["units"] < 40
+    assert culprit_of(summary) == (1, "backward")
+
+
+def test_a_collective_of_the_script_that_waits_is_named_with_its_line(tmp_path: Path) -> None:
+    summary = train(tmp_path, "--model=own", "--where=input", "--steps=12").summary
+    lines = SCRIPT.read_text(encoding="utf-8").splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "this line is named" in text)
+
+    texts = {event["text"] for event in summary["events"] if event["kind"] == "wait"}
+    assert f"all_reduce at ranks_training.py:{line}" in texts, summary["events"]
+
+
+@pytest.mark.parametrize(("model", "why"), [("pairs", "in pairs"), ("part", "part of the ranks")])
+def test_nobody_is_named_where_ranks_are_no_peers(tmp_path: Path, model: str, why: str) -> None:
+    summary = train(tmp_path, f"--model={model}", "--where=input").summary
+
+    assert culprit_of(summary) is None
+    assert any(why in note for note in summary["coverage"]["notes"]), summary["coverage"]
+
+
+def test_one_rank_alone_has_no_sync(tmp_path: Path) -> None:
+    summary = train(tmp_path, "--steps=12", num_ranks=1).summary
+
+    assert summary["step_time"]["phases"]["sync"]["pct"] is None
+    assert culprit_of(summary) is None
+
+
+@pytest.mark.parametrize(
+    ("do", "how"),
+    [("kill", "killed by SIGKILL"), ("raise", "failed with ValueError"), ("exit", "left with exit code 5")],
+)
+def test_the_first_rank_that_dies_is_named_with_step_and_memory(tmp_path: Path, do: str, how: str) -> None:
+    result = train(tmp_path, f"--do={do}", "--at=20", "--steps=60")
+
+    first = [event for event in result.summary["events"] if event["kind"] == "first death"]
+    assert result.code == 1
+    assert result.summary["run"]["status"] == "failed"
+    assert [(event["rank"], event["step"]) for event in first] == [(1, 21)], result.stderr
+    assert first[0]["text"].startswith(f"rank 1 {how} in between steps"), first
+    assert "held" in first[0]["text"]
+    assert "died" in result.stderr
+
+
+def test_a_rank_that_does_not_come_is_a_hang_while_it_lasts_and_one_event(tmp_path: Path) -> None:
+    options = ["--mode=cli", "--interval=0.5", "--nproc-per-node=3"]
+    result = running.run(tmp_path, str(SCRIPT), "--do=sleep", "--at=40", "--steps=50", options=options)
+
+    hangs = [event for event in result.summary["events"] if event["kind"] in ("hang", "wait for a rank")]
+    assert result.end == ("completed", "end", 0, 50)
+    assert "HANG: rank 1 in input, asleep since" in result.stderr
+    assert "ranks 0 and 2 wait" in result.stderr
+    assert [(event["kind"], event["rank"], event["step"]) for event in hangs] == [("hang", 1, 41)]
+    assert 5_000 < hangs[0]["ms"] < 20_000
+
+
+@pytest.mark.parametrize(("do", "events"), [("pause", []), ("validate", ["wait for a rank"])])
+def test_a_pause_of_the_script_is_no_hang(tmp_path: Path, do: str, events: list[str]) -> None:
+    summary = train(tmp_path, f"--do={do}", "--at=5", "--steps=12", "--seconds=6.5").summary
+
+    found = [event["kind"] for event in summary["events"] if event["kind"] in ("hang", "wait for a rank")]
+    assert found == events
+
+
+def test_weights_and_graphs_of_every_way_to_train_in_parallel_are_those_of_a_bare_run(tmp_path: Path) -> None:
+    script = str(running.SCRIPTS / "ranks_harmless.py")
+    bare = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
+    expected = subprocess.run(bare, cwd=tmp_path, env=running.environment(), capture_output=True, check=True).stdout
+
+    result = running.run(
+        tmp_path, script, options=["--mode=summary", "--nproc-per-node=2"], environ=running.environment(TRACE="1")
+    )
+
+    assert result.stdout == expected
+    assert result.summary["coverage"]["faults"] == []
+    assert result.summary["step_time"]["ranks"]["sync"] is not None
+
+
+def test_the_ranks_of_a_job_that_torchrun_starts_alone_are_one_run(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(SCRIPT)]
+    command += ["--where=input", "--steps=30"]
+    done = subprocess.run(command, cwd=tmp_path, env=running.environment(), capture_output=True, check=True)
+
+    assert running.nothing_runs(tmp_path)
+    (folder,) = (tmp_path / "logs").iterdir()
+    summary = running.Result(done.returncode, done.stdout, done.stderr.decode(), folder).summary
+    assert done.stderr.count(b"recording into") == 1
+    assert (summary["run"]["world_size"], summary["run"]["steps"]) == (2, 30)
+    assert [rank["rank"] for rank in summary["coverage"]["ranks"]] == [0, 1]
+    assert culprit_of(summary) == (1, "input")

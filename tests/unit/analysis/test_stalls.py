@@ -1,0 +1,143 @@
+"""Shows which of many ways to stand still is a hang, which is a wait, and which is nobody's business."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceml.analysis.stalls import Periods, stall_of
+from traceml.schema import phases
+from traceml.schema.records import LiveSlot, StepRecord
+from traceml.schema.stalls import ASLEEP, BUSY, ENDED, GONE, HANG, WAIT, Stall
+
+S = 1_000_000_000
+NOW_S = 1000.0
+
+
+def slot(rank: int, phase: str, for_s: float, *, step: int = 1204, halted: str = "") -> LiveSlot:
+    now_ns = round(NOW_S * S)
+    return LiveSlot(rank, step, phase, now_ns - round(for_s * S), now_ns, alive=True, halted=halted)
+
+
+def seen(*slots: LiveSlot, p99_s: float = 0.1, does: dict[int, str] | None = None, world: int = 0) -> Stall | None:
+    return stall_of(
+        slots,
+        now_ns=round(NOW_S * S),
+        p99_ns=round(p99_s * S),
+        does=does or {},
+        world_size=world or len(slots),
+    )
+
+
+def waiting(*ranks: int, for_s: float = 41.0, step: int = 1204) -> list[LiveSlot]:
+    return [slot(rank, phases.SYNC, for_s, step=step) for rank in ranks]
+
+
+def test_a_rank_that_does_not_come_while_the_others_wait_is_a_hang_and_named() -> None:
+    found = seen(*waiting(0, 1, 3), slot(2, phases.INPUT, 41.5), does={2: ASLEEP})
+
+    assert found is not None
+    assert found[:4] == (HANG, 2, 1204, phases.INPUT)
+    assert found.text == "rank 2 in input, asleep; ranks 0, 1 and 3 wait"
+    assert found.since_ns == round((NOW_S - 41.5) * S)
+
+
+@pytest.mark.parametrize(
+    ("for_s", "p99_s", "hangs"), [(4.9, 0.1, False), (5.1, 0.1, True), (5.1, 0.5, False), (10.1, 0.5, True)]
+)
+def test_it_takes_five_seconds_and_twenty_of_the_longest_periods(for_s: float, p99_s: float, hangs: bool) -> None:
+    found = seen(*waiting(0, for_s=for_s), slot(1, phases.INPUT, for_s), p99_s=p99_s)
+
+    assert (found is not None and found.kind == HANG) == hangs
+
+
+@pytest.mark.parametrize("phase", [phases.EVAL, phases.CHECKPOINT, phases.COMPILE])
+def test_an_evaluation_a_checkpoint_and_a_compilation_may_take_ten_times_as_long(phase: str) -> None:
+    def kind(for_s: float) -> str | None:
+        found = seen(*waiting(1, 2, 3, for_s=for_s), slot(0, phase, for_s))
+        return None if found is None else found.kind
+
+    assert [kind(4), kind(12), kind(49), kind(51)] == [None, WAIT, WAIT, HANG]
+
+
+def test_a_rank_that_works_between_its_steps_is_waited_for_and_one_that_sleeps_there_hangs() -> None:
+    slots = [*waiting(1, 2), slot(0, phases.BETWEEN_STEPS, 12)]
+
+    busy, asleep = seen(*slots, does={0: BUSY}), seen(*slots, does={0: ASLEEP})
+    assert busy is not None
+    assert asleep is not None
+    assert (busy.kind, busy.text) == (WAIT, "rank 0 in between steps, busy; ranks 1 and 2 wait")
+    assert asleep.kind == HANG
+
+
+def test_the_first_steps_may_take_long() -> None:
+    slots = [*waiting(1, for_s=12, step=8), slot(0, phases.FORWARD, 12, step=8)]
+
+    found = seen(*slots)
+    assert found is not None
+    assert found.kind == WAIT
+
+
+def test_a_rank_that_goes_on_from_phase_to_phase_while_the_others_wait_is_waited_for() -> None:
+    found = seen(*waiting(1, 2, for_s=30), slot(0, phases.EVAL, 0.1))
+
+    assert found is not None
+    assert (found.kind, found.since_ns) == (WAIT, round((NOW_S - 30) * S))
+
+
+def test_a_rank_that_is_stopped_is_no_alarm() -> None:
+    found = seen(*waiting(1), slot(0, phases.FORWARD, 60, halted="stopped"))
+
+    assert found is not None
+    assert (found.kind, found.text) == (WAIT, "rank 0 in forward, stopped; rank 1 waits")
+
+
+def test_all_ranks_outside_of_a_wait_are_a_pause_of_the_script() -> None:
+    assert seen(*[slot(rank, phases.BETWEEN_STEPS, 300) for rank in range(4)]) is None
+    assert seen(slot(0, phases.INPUT, 300), slot(1, phases.CHECKPOINT, 300)) is None
+
+
+def test_one_rank_alone_never_hangs() -> None:
+    assert seen(slot(0, phases.INPUT, 3000)) is None
+    assert seen(slot(0, phases.SYNC, 3000)) is None
+
+
+def test_all_in_a_wait_hang_by_their_steps_the_network_or_a_rank_elsewhere() -> None:
+    apart = seen(*waiting(0, 1, step=90), *waiting(2, step=91))
+    together, elsewhere = seen(*waiting(0, 1)), seen(*waiting(0, 1), world=4)
+
+    assert apart is not None
+    assert together is not None
+    assert elsewhere is not None
+    assert "at different steps (90, 91)" in apart.text
+    assert "at the same step" in together.text
+    assert "not heard here" in elsewhere.text
+    assert {apart.kind, together.kind, elsewhere.kind} == {HANG}
+    assert seen(*waiting(0, 1, for_s=3)) is None
+
+
+@pytest.mark.parametrize(
+    ("does", "text"),
+    [(ENDED, "rank 1 has ended its training; rank 0 waits"), (GONE, "rank 1 died in backward; rank 0 waits")],
+)
+def test_who_waits_for_a_rank_that_has_left_waits_for_ever(does: str, text: str) -> None:
+    found = seen(*waiting(0, for_s=6), slot(1, phases.BACKWARD, 6.1), does={1: does})
+
+    assert found is not None
+    assert (found.kind, found.rank, found.text) == (HANG, 1, text)
+
+
+def test_evaluations_checkpoints_and_compilation_do_not_make_the_limit_longer() -> None:
+    def step(number: int, period_ms: int, phase: str = phases.FORWARD) -> StepRecord:
+        ns = period_ms * 1_000_000
+        times = tuple(ns if name == phase else None for name in phases.PHASES)
+        return StepRecord(0, number, 0, ns, times)
+
+    periods = Periods()
+    assert periods.p99_ns() == 0
+    periods.feed([step(number, 10) for number in range(200)])
+    periods.feed(
+        [step(201, 60_000, phases.EVAL), step(202, 60_000, phases.CHECKPOINT), step(203, 90_000, phases.COMPILE)]
+    )
+    assert periods.p99_ns() == 10_000_000
+    periods.feed([step(number, 30) for number in range(3000)])
+    assert periods.p99_ns() == 30_000_000
