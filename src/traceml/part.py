@@ -156,7 +156,7 @@ def _open(settings: Settings, arguments: Mapping[str, Any]) -> Part:
     """A session of the run that this process belongs to, not seated yet."""
     folder, manifest = _manifest()
     total_steps = settings.total_steps or manifest.total_steps
-    session = _session(Path(manifest.ring_dir), manifest, total_steps=total_steps)
+    session = _session(Path(manifest.ring_dir), manifest, settings, total_steps=total_steps)
     _mark(manifest)
     return _taken(Part(session, folder, Path(manifest.ring_dir), arguments))
 
@@ -171,7 +171,7 @@ def _open_alone(settings: Settings, arguments: Mapping[str, Any]) -> None:
 
     place, is_first = _gather(make) if current is None else (make(), True)
     ring_dir = Path(place.manifest.ring_dir)
-    session = _session(ring_dir, place.manifest, total_steps=place.manifest.total_steps, is_seated=is_first)
+    session = _session(ring_dir, place.manifest, settings, total_steps=place.manifest.total_steps, is_seated=is_first)
     part = _taken(Part(session, place.folder, ring_dir, arguments))
     if not is_first:
         _seat()  # of the run of another rank; where this rank is taken already, of one of its own
@@ -195,10 +195,12 @@ def _gather(make: Callable[[], Place]) -> tuple[Place, bool]:
         return make(), True
 
 
-def _session(ring_dir: Path, manifest: Manifest, *, total_steps: Optional[int], is_seated: bool = False) -> Session:
+def _session(
+    ring_dir: Path, manifest: Manifest, settings: Settings, *, total_steps: Optional[int], is_seated: bool = False
+) -> Session:
     from traceml.recorder.session import Session  # noqa: PLC0415  # not before it is needed
 
-    return Session(
+    session = Session(
         ring_dir,
         total_steps=total_steps,
         max_steps=manifest.trace_max_steps,
@@ -206,6 +208,8 @@ def _session(ring_dir: Path, manifest: Manifest, *, total_steps: Optional[int], 
         is_seated=is_seated,
         only=_only,
     )
+    session.limit(settings.overhead_budget_pct)
+    return session
 
 
 def _taken(part: Part) -> Part:
@@ -263,7 +267,7 @@ def _move_out(part: Part) -> None:
     except OSError:  # that folder is on another file system: begin anew there
         part.session.close("end")
         part.session.discard()
-        part.session = _session(ring_dir, place.manifest, total_steps=chosen.total_steps, is_seated=True)
+        part.session = _session(ring_dir, place.manifest, chosen, total_steps=chosen.total_steps, is_seated=True)
     part.folder, part.ring_dir, part.is_child, part.owns_collector = place.folder, ring_dir, True, True
     start_collector(place.folder, pipe=False)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Final, Mapping, Optional
 
 from traceml.errors import SettingsError
+from traceml.schema.bill import OVERHEAD_BUDGET_PCT
 from traceml.schema.names import MAX_BYTES, safe_name
 
 #: Set by `traceml run` for the script's processes: the run folder. Not a setting.
@@ -36,6 +37,7 @@ class Settings:
     disabled: bool = False
     in_pytest: bool = False  # start a collector under pytest too
     store_max_mb: int = 64
+    overhead_budget_pct: float = OVERHEAD_BUDGET_PCT  # above it optional signals are given up
     sources: Mapping[str, str] = field(default_factory=dict)
     complaints: tuple[str, ...] = ()  # a line for each unknown key
 
@@ -194,6 +196,16 @@ def _seconds(name: str, value: Any, source: str) -> float:
     return number
 
 
+def _percent(name: str, value: Any, source: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if not 0.01 <= number <= 100 or isinstance(value, bool):  # noqa: PLR2004  # also refuses nan
+        raise _bad(name, value, source, "a percentage from 0.01 to 100")
+    return number
+
+
 _READERS: Final[dict[str, Callable[[str, Any, str], Any]]] = {
     "mode": _face,
     "logs_dir": _text,
@@ -206,4 +218,5 @@ _READERS: Final[dict[str, Callable[[str, Any, str], Any]]] = {
     "disabled": _flag,
     "in_pytest": _flag,
     "store_max_mb": _whole,
+    "overhead_budget_pct": _percent,
 }

@@ -6,6 +6,7 @@ from collections import deque
 from typing import Final, Iterator, Optional, Sequence, Union
 
 from traceml.schema import phases
+from traceml.schema.bill import SIGNALS, Shed
 from traceml.schema.records import HALTED, Compilation, Event, Halt, StepFailure, StepRecord
 from traceml.schema.syncs import CollectiveWait
 from traceml.wire.codec import Body
@@ -21,7 +22,7 @@ _GC_NS: Final = 20 * _MS
 _SPIKE_NS: Final = 50 * _MS
 _SPIKE_TIMES: Final = 4  # times the median of the steps before
 _NUM_RECENT: Final = 32
-_Told = Union[Compilation, CollectiveWait]
+_Told = Union[Compilation, CollectiveWait, Shed]
 _NUM_ENDED: Final = 256  # steps whose messages may still come
 
 
@@ -139,10 +140,12 @@ class StepEvents:
 def _worth_telling(body: Body) -> Optional[_Told]:
     """The message, where it is worth an event."""
     is_news = isinstance(body, Compilation) and (body.is_again or body.is_eager)
-    return body if isinstance(body, CollectiveWait) or (isinstance(body, Compilation) and is_news) else None
+    return body if isinstance(body, (CollectiveWait, Shed)) or (isinstance(body, Compilation) and is_news) else None
 
 
 def _of_message(body: _Told, *, rank: int, step: int) -> Event:
+    if isinstance(body, Shed):
+        return Event("given up", rank, body.step, body.at_ns, text=SIGNALS.get(body.signal, body.signal))
     if isinstance(body, CollectiveWait):
         return Event("wait", rank, step, body.at_ns, body.duration_ns, text=f"{body.call} at {body.where}")
     kind = "now eager" if body.is_eager else "recompilation"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Optional, Sequence
 
+from traceml.schema.bill import Bill, Shed
 from traceml.schema.records import (
     HALTED,
     Compilation,
@@ -44,6 +45,10 @@ def learned(state: RankState, body: Body) -> RankState:
     if isinstance(body, Fault):
         kept = tuple(fault for fault in state.faults if fault.hook != body.hook)
         return replace(state, faults=(*kept, body))
+    if isinstance(body, Bill):
+        state = replace(state, bill=body)
+    if isinstance(body, Shed):
+        state = replace(state, shed=(*(one for one in state.shed if one.signal != body.signal), body))
     if isinstance(body, Unrecorded):
         state = replace(state, unrecorded=body)
     if isinstance(body, Compilation):

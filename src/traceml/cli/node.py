@@ -106,7 +106,7 @@ class _Node:
         self._tell(RUNNING, self._keeping.folder)
 
     def work(self) -> None:
-        launcher, sampling = self._launcher, Sampling(Nvml(os.environ))
+        launcher, sampling = self._launcher, Sampling(Nvml())
         callbacks = Callbacks(self._answer, self._note, line=self._line, is_quiet=self._quiet, spare=self._spare)
         self._collector = Collector(self._manifest, self._keeping, launcher, sampling=sampling, callbacks=callbacks)
         self._collector.run()

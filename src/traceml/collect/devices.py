@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Iterable, Mapping, Optional, Protocol
+from typing import Final, Iterable, Optional, Protocol
 
+from traceml.collect.driver import Driver, DriverError, NvmlDriver
+from traceml.collect.visible import by_index, by_uuid, entry_of
 from traceml.schema.records import DeviceSample, RankIdentity
 
-_REASONS: Final = {
-    "nvmlClocksThrottleReasonSwPowerCap": "power cap",
-    "nvmlClocksThrottleReasonHwSlowdown": "hardware slowdown",
-    "nvmlClocksThrottleReasonSwThermalSlowdown": "temperature",
-    "nvmlClocksThrottleReasonHwThermalSlowdown": "temperature (hardware)",
-    "nvmlClocksThrottleReasonHwPowerBrakeSlowdown": "power brake",
-}
+_RETRY_NS: Final = 30_000_000_000  # after the driver has failed
+_KIND: Final = "cuda"
 
 
 class DeviceReader(Protocol):
@@ -26,100 +23,111 @@ class DeviceReader(Protocol):
 
 
 class Nvml:
-    """NVIDIA's devices by NVML. Nothing is initialised before a rank says that it computes on one.
+    """NVIDIA's devices by NVML: those of the run's own ranks, never their neighbours.
+
+    Nothing is asked before a rank says which device it computes on. A driver that fails is let go, and tried again
+    half a minute later.
 
     Args:
-        environ: The run's environment, for CUDA_VISIBLE_DEVICES.
+        driver: NVIDIA's own, unless a test says otherwise.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._visible = [entry.strip() for entry in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
-        self._nvml: Any = None
-        self._is_off = False
-        self._handles: dict[str, Any] = {}
+    def __init__(self, driver: Optional[Driver] = None) -> None:
+        self._driver = driver or NvmlDriver()
+        self._is_open = False
+        self._retry_ns = 0
+        self._found: dict[RankIdentity, Optional[str]] = {}
 
     def sample(self, at_ns: int, identities: Iterable[RankIdentity]) -> list[DeviceSample]:
-        """One sample a device of these ranks; none without a driver."""
-        wanted = {identity.device for identity in identities if identity.device.startswith("cuda")}
-        if not wanted or not self._is_on():
+        """One sample a device of these ranks, each device once; none without a driver."""
+        wanted = [identity for identity in identities if _ordinal(identity) is not None]
+        if not wanted or at_ns < self._retry_ns:
             return []
-        found = {}
-        for device in sorted(wanted):
-            sample = self._read(device, at_ns)
-            if sample is not None:
-                found[sample.uuid] = sample
-        return list(found.values())
+        try:
+            if not self._is_open:
+                self._driver.open()
+                self._is_open = True
+            uuids = {self._uuid_of(identity) for identity in wanted} - {None}
+        except DriverError:
+            self._give_up(at_ns)
+            return []
+        samples = []
+        for uuid in sorted(uuid for uuid in uuids if uuid is not None):
+            try:
+                samples.append(self._read(uuid, at_ns))
+            except DriverError:
+                self._found = {rank: known for rank, known in self._found.items() if known != uuid}
+        if uuids and not samples:
+            self._give_up(at_ns)
+        return samples
 
     def close(self) -> None:
         """Lets the driver go."""
-        if self._nvml is not None:
-            self._nvml.nvmlShutdown()
-            self._nvml = None
+        if self._is_open:
+            self._is_open = False
+            self._driver.close()
 
-    def _is_on(self) -> bool:
-        if self._is_off or self._nvml is not None:
-            return not self._is_off
-        try:
-            import pynvml  # noqa: PLC0415  # only where a rank computes on CUDA
+    def _give_up(self, at_ns: int) -> None:
+        self.close()
+        self._retry_ns = at_ns + _RETRY_NS
+        self._found.clear()
 
-            pynvml.nvmlInit()
-        except ImportError:
-            self._is_off = True
-            return False
-        except pynvml.NVMLError:
-            self._is_off = True
-            return False
-        self._nvml = pynvml
-        return True
+    def _uuid_of(self, identity: RankIdentity) -> Optional[str]:
+        if identity not in self._found:
+            self._found[identity] = self._find(identity)
+        return self._found[identity]
 
-    def _read(self, device: str, at_ns: int) -> Optional[DeviceSample]:
-        nvml = self._nvml
-        try:
-            handle = self._handles.get(device) or self._find(device)
-            self._handles[device] = handle
-            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
-        except (nvml.NVMLError, IndexError, ValueError):
+    def _find(self, identity: RankIdentity) -> Optional[str]:
+        """The device that a rank means; None where it cannot be told for sure: a neighbour's is worse than none."""
+        ordinal = _ordinal(identity)
+        assert ordinal is not None
+        physical = list(self._driver.uuids())
+        if identity.device_uuid:
+            instances = [instance for uuid in physical if uuid for instance in self._driver.instances(uuid)]
+            known = (*physical, *instances)
+            return next((uuid for uuid in known if uuid and uuid.partition("-")[2] == identity.device_uuid), None)
+        entry = entry_of(ordinal, identity.visible_devices)
+        if entry is None:
             return None
-        memory = self._try("nvmlDeviceGetMemoryInfo", handle)
-        busy = self._try("nvmlDeviceGetUtilizationRates", handle)
-        power = self._try("nvmlDeviceGetPowerUsage", handle)
+        if entry.startswith("MIG-"):
+            return by_uuid(entry, [instance for uuid in physical if uuid for instance in self._driver.instances(uuid)])
+        if entry.startswith("GPU-"):
+            found = by_uuid(entry, physical)
+        else:
+            names = [self._driver.name(uuid) if uuid else "" for uuid in physical]
+            index = by_index(entry, names, identity.device_order)
+            found = physical[index] if index is not None else None
+        if not found:
+            return None
+        instances = list(self._driver.instances(found))
+        return instances[0] if instances else found  # of a divided device CUDA sees the first instance
+
+    def _read(self, uuid: str, at_ns: int) -> DeviceSample:
+        driver = self._driver
+        whole = driver.parent(uuid) if uuid.startswith("MIG-") else uuid
+        is_part = whole != uuid
+        memory = driver.memory(uuid)
         return DeviceSample(
             at_ns=at_ns,
             uuid=uuid,
-            name=_text(self._try("nvmlDeviceGetName", handle) or ""),
-            busy_percent=None if busy is None else float(busy.gpu),
-            memory_bytes=None if memory is None else int(memory.used),
-            memory_limit_bytes=None if memory is None else int(memory.total),
-            temperature_c=_number(self._try("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU)),
-            power_w=None if power is None else power / 1000,
-            throttle_reasons=self._reasons(self._try("nvmlDeviceGetCurrentClocksThrottleReasons", handle)),
+            name=driver.name(uuid),
+            # How busy a divided device is, and what it draws, is its other tenants' too.
+            busy_percent=None if is_part else driver.busy_percent(uuid),
+            memory_bytes=None if memory is None else memory[0],
+            memory_limit_bytes=None if memory is None else memory[1],
+            temperature_c=driver.temperature_c(whole),
+            power_w=None if is_part else driver.power_w(uuid),
+            throttle_reasons=driver.throttle_reasons(whole),
         )
 
-    def _find(self, device: str) -> Any:
-        number = int(device.partition(":")[2] or "0")
-        if not self._visible:
-            return self._nvml.nvmlDeviceGetHandleByIndex(number)
-        entry = self._visible[number]
-        if entry.isdigit():
-            return self._nvml.nvmlDeviceGetHandleByIndex(int(entry))
-        return self._nvml.nvmlDeviceGetHandleByUUID(entry.encode())
 
-    def _try(self, name: str, *arguments: Any) -> Any:
-        """One reading; None where this device or driver does not have it."""
-        try:
-            return getattr(self._nvml, name)(*arguments)
-        except self._nvml.NVMLError:
-            return None
-
-    def _reasons(self, mask: Optional[int]) -> tuple[str, ...]:
-        if not mask:
-            return ()
-        return tuple(text for name, text in _REASONS.items() if mask & getattr(self._nvml, name, 0))
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _number(value: Any) -> Optional[float]:
-    return None if value is None else float(value)
+def _ordinal(identity: RankIdentity) -> Optional[int]:
+    """The n-th device of those that a rank may see; None where it does not compute on one, or has not said on which."""
+    kind, _, number = identity.device.partition(":")
+    if kind != _KIND:
+        return None
+    if number.isdigit():
+        return int(number)
+    visible = identity.visible_devices
+    is_only = visible is not None and entry_of(0, visible) is not None and entry_of(1, visible) is None
+    return 0 if is_only else None

@@ -65,6 +65,10 @@ class Accelerator(Protocol):
         """The memory of a device."""
         ...
 
+    def uuid(self, device: int) -> str:
+        """The device's own name in the world, without a kind before it; empty where this torch does not tell."""
+        ...
+
     def watch_room(self, no_room: NoRoom) -> bool:
         """Has the allocator call `no_room` whenever it has no room, from now on for good; whether it can."""
         ...
@@ -119,6 +123,10 @@ class Cuda:
     def capacity_bytes(self, device: int) -> int:
         """The whole memory of a device."""
         return int(self._cuda.get_device_properties(device).total_memory)
+
+    def uuid(self, device: int) -> str:
+        """As the driver has it behind "GPU-"."""
+        return str(getattr(self._cuda.get_device_properties(device), "uuid", ""))
 
     def watch_room(self, no_room: NoRoom) -> bool:
         """Attaches an observer of torch's; it cannot be detached again."""

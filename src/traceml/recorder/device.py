@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from time import perf_counter
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.accelerator import Accelerator
+from traceml.recorder.clock import HOOK as CLOCK
 from traceml.recorder.clock import DeviceClock
 from traceml.recorder.hooks import captures, forward, h2d
+from traceml.recorder.memory import HOOK as MEMORY
 from traceml.recorder.memory import Memory
 from traceml.recorder.pen import NEVER, Pen
 from traceml.recorder.room import Room
@@ -26,7 +29,7 @@ class Device:
         accelerator: What may come to be used.
         rank: Whose memory it is.
         wants_h2d: Whether copies to the device are to be seen.
-        located: Called with the device's name (`cuda:3`) once it is known, and when it is another one.
+        located: Called with the device's name (`cuda:3`) and UUID once it is known, and when it is another one.
     """
 
     def __init__(
@@ -36,10 +39,11 @@ class Device:
         *,
         rank: int,
         wants_h2d: bool,
-        located: Callable[[str], None],
+        located: Callable[[str, str], None],
     ) -> None:
         self._located = located
         self._pen, self._accelerator, self._wants_h2d, self._rank = pen, accelerator, wants_h2d, rank
+        self._told: Optional[int] = None
         self._is_started = False
         self._num_looks = _NUM_LOOKS
         self.clock: Optional[DeviceClock] = None
@@ -55,9 +59,15 @@ class Device:
             if self._is_started and self._num_looks and self.clock is not None:
                 self._num_looks -= 1
                 self.clock.home = home_of(self._accelerator.kind)
-                self._located(f"{self._accelerator.kind}:{self._device()}")
+                self._locate()
         except BaseException as error:  # noqa: BLE001  # guard
             self._pen.guard.fault(HOOK, error)
+
+    def _locate(self) -> None:
+        device = self._device()
+        if device != self._told:
+            self._told = device
+            self._located(f"{self._accelerator.kind}:{device}", self._accelerator.uuid(device))
 
     def _start(self) -> None:
         pen, accelerator = self._pen, self._accelerator
@@ -87,10 +97,14 @@ class Device:
         return (phases.H2D,), {}
 
     def _step_ended(self, now: float) -> None:
+        began = perf_counter()
         if self.clock is not None:
             self.clock.step_ended()
+        told = perf_counter()
         if self._memory is not None:
             self._memory.step_ended(now)
+        self._pen.spend(CLOCK, told - began)
+        self._pen.spend(MEMORY, perf_counter() - told)
         if self._room is not None:
             self._room.tell()
 

@@ -19,6 +19,7 @@ _STARTERS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
     (("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_LOCAL_RANK",), ("OMPI_COMM_WORLD_SIZE",)),
     (("PMI_RANK",), ("MPI_LOCALRANKID",), ("PMI_SIZE",)),
 )
+_MAX_VISIBLE: Final = 2048  # characters
 
 
 def identify(*, started_ns: int, environ: Mapping[str, str] = os.environ) -> RankIdentity:
@@ -32,6 +33,7 @@ def identify(*, started_ns: int, environ: Mapping[str, str] = os.environ) -> Ran
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world_size = distributed.get_rank(), distributed.get_world_size()
     local_rank = rank if local_rank is None else local_rank
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
     return RankIdentity(
         rank=rank,
         local_rank=local_rank,
@@ -43,6 +45,8 @@ def identify(*, started_ns: int, environ: Mapping[str, str] = os.environ) -> Ran
         python_version=platform.python_version(),
         device=_device(torch, local_rank),
         attempt=_number(environ, ("TORCHELASTIC_RESTART_COUNT",)) or 0,
+        visible_devices=None if visible is None else visible[:_MAX_VISIBLE],
+        device_order=environ.get("CUDA_DEVICE_ORDER", "")[:_MAX_VISIBLE],
     )
 
 

@@ -23,6 +23,8 @@ from traceml.wire.ring import PUBLISHED, STOP, RingWriter
 
 NEVER: Final = float("inf")
 HOUSE: Final = "house"
+BILL: Final = "bill"
+COLLECTIONS: Final = 3  # their place in what a clocked step has spent
 HOUSE_S: Final = 0.1  # between two housekeepings: some 30 us, so rarely that no hundredth of the steps is one of them
 _NUM_EARLY: Final = 3  # steps after each of which it is looked whether all is seen
 
@@ -42,9 +44,11 @@ class Pen(_Hot):
     __slots__ = (
         "_told_unrecorded",
         "await_compiler",
+        "billing",
         "clock",
         "clock_note",
         "clock_used",
+        "clocked",
         "codes",
         "forward_class",
         "guard",
@@ -72,6 +76,7 @@ class Pen(_Hot):
         "skip_code",
         "skipped",
         "slot",
+        "spent",
         "split_backward",
         "stamps",
         "stop",
@@ -81,6 +86,7 @@ class Pen(_Hot):
         "unrecorded",
         "unseen",
         "watched",
+        "who",
         "wrappers_of",
     )
 
@@ -88,7 +94,8 @@ class Pen(_Hot):
         self.ring, self.stamps, self.codes, self.mask = ring, ring.stamps, ring.codes, ring.num_edges - 1
         self.nxt: Callable[[], int] = itertools.count().__next__
         self.clock = clock
-        self.swaps: list[Callable[[], None]] = []  # hooks take `nxt` and `clock` anew
+        self.who: Callable[[], int] = get_ident  # the thread that asks
+        self.swaps: list[Callable[[], None]] = []  # hooks take `nxt`, `clock` and `who` anew
         self.clock_used, self.clock_note = "host", ""
         self.owner: Optional[int] = get_ident()
         self.busy = self.is_copying = False
@@ -122,6 +129,9 @@ class Pen(_Hot):
         self.unseen: dict[str, str] = {}
         self.total_steps: Optional[int] = None
         self.unrecorded = self._told_unrecorded = Unrecorded()
+        self.billing: Any = None  # clocks us
+        self.clocked: Optional[list[float]] = None  # while a step is: what its parts cost, in seconds
+        self.spent: dict[str, float] = {}  # seconds, by optional signal, since the biller took them
         self.memory_due = NEVER
         self.read_memory: Callable[[float], None] = _no_memory
         self.stop_at = -1
@@ -177,12 +187,28 @@ class Pen(_Hot):
 
     def tend(self, now: float) -> None:
         """Behind a step's end that is past `due`: keeps house, reads memory, whichever it is time for."""
+        billing = self.billing
+        since = 0.0 if billing is None else billing.ended()
         if now >= self.house_due:
             self.house_due = now + HOUSE_S if self.num_steps >= _NUM_EARLY else 0.0
             self.tidy()
         if now >= self.memory_due:
             self.read_memory(now)
         self.due = min(self.house_due, self.memory_due)
+        if billing is not None:
+            self._bill(since)
+
+    def _bill(self, since: float) -> None:
+        """What was tended to since then is on the bill; its faults are its own."""
+        try:
+            self.billing.tended(since)
+        except BaseException as error:  # noqa: BLE001  # guard
+            self.guard.fault(BILL, error)
+        self.due = min(self.due, self.billing.due)
+
+    def spend(self, signal: str, seconds: float) -> None:
+        """An optional signal has cost so much on the training thread."""
+        self.spent[signal] = self.spent.get(signal, 0.0) + seconds
 
     def tend_soon(self) -> None:
         """The next step's end keeps house."""

@@ -14,6 +14,8 @@ from typing import Callable, Collection, Final, Mapping, Optional
 from traceml.recorder import step, tracebacks, wraps
 from traceml.recorder.accelerator import Machine, find_accelerator, host_clock_note
 from traceml.recorder.arrival import Arrival
+from traceml.recorder.bill import HOOK as BILL
+from traceml.recorder.bill import Biller
 from traceml.recorder.device import HOOK as DEVICE
 from traceml.recorder.device import Device
 from traceml.recorder.hooks import (
@@ -32,6 +34,7 @@ from traceml.recorder.hooks import (
 )
 from traceml.recorder.identity import identify, process_start_ns
 from traceml.recorder.pen import Pen
+from traceml.recorder.shedding import sheds_of
 from traceml.schema import phases
 from traceml.schema.records import RankEnd, RankIdentity
 from traceml.wire import edges
@@ -104,7 +107,7 @@ class Session:
         )
         self.pen = Pen(ring, machine.clock)
         self.device: Optional[Device] = None
-        self._device_name = ""  # once the accelerator is in use
+        self._place: Optional[tuple[str, str]] = None  # the device and its UUID, once the accelerator is in use
         self.is_open = True
         self.identity = identify(started_ns=started_ns)
         ring.send(self.identity)
@@ -112,6 +115,7 @@ class Session:
         try:
             self._install(only, infer=infer and only is None)
             self._await_accelerator(machine, wants_h2d=only is None or phases.H2D in only)
+            self._bill()
         except BaseException:
             self.pen.guard.remove_all()
             self.pen.owner = None
@@ -126,17 +130,17 @@ class Session:
     def identify(self) -> RankIdentity:
         """Who this process is by now: torch.distributed may have been set up since the ring was made."""
         found = identify(started_ns=self._started_ns)
-        if self._device_name:
-            found = replace(found, device=self._device_name)
+        if self._place is not None:
+            found = replace(found, device=self._place[0], device_uuid=self._place[1])
         if found != self.identity:
             self.identity = found
             self.pen.ring.send(found)
         return found
 
-    def _located(self, device: str) -> None:
+    def _located(self, device: str, uuid: str) -> None:
         """The models' device, which is not always that of the local rank."""
-        if device != self._device_name:
-            self._device_name = device
+        if (device, uuid) != self._place:
+            self._place = (device, uuid)
             self.identify()
 
     def seat(self, ring_dir: Path) -> None:
@@ -158,6 +162,11 @@ class Session:
         """The user has said how many steps there will be."""
         self.pen.total_steps = total_steps
         self.pen.tell()
+
+    def limit(self, budget_pct: float) -> None:
+        """How much of the period tracing may cost, in percent, before optional signals are given up."""
+        if self.pen.billing is not None:
+            self.pen.billing.budget = budget_pct / 100
 
     def keep(self, only: Collection[str]) -> None:
         """Takes off every hook that was not asked for; what they have recorded stays."""
@@ -222,6 +231,13 @@ class Session:
                 self.device.look()
         except BaseException as error:  # noqa: BLE001  # guard
             self.pen.guard.fault(DEVICE, error)
+
+    def _bill(self) -> None:
+        try:
+            self.pen.billing = Biller(self.pen, sheds_of(self.pen))
+            self.pen.billing.start()
+        except BaseException as error:  # noqa: BLE001  # guard
+            self.pen.guard.fault(BILL, error)
 
     def ask(self, *, patience_s: float) -> bool:
         """Asks the collector for a report of all steps so far; True when it came within `patience_s` seconds."""

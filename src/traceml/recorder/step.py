@@ -114,7 +114,7 @@ def _inert_leave(_step: trace_step, _kind: Any, _error: Any, _trace: Any) -> Non
 
 
 def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
-    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    nxt, mask, codes, stamps, clock, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.who
     forward_class, slot = pen.forward_class, pen.slot
 
     def enter(self: trace_step) -> trace_step:
@@ -126,7 +126,7 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
                 except (AttributeError, KeyError):
                     pass
                 _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
-            if (pen.in_step and not _was_abandoned(pen)) or (get_ident() != pen.owner and not pen.adopt()):
+            if (pen.in_step and not _was_abandoned(pen)) or (who() != pen.owner and not pen.adopt()):
                 self._pen = _Again(self._pen, pen)
                 return self  # nested, or another thread while a step is open: one step is one step
             if self._step is not None:
@@ -141,8 +141,8 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
         return self
 
     def renew() -> None:
-        nonlocal nxt, clock
-        nxt, clock = pen.nxt, pen.clock
+        nonlocal nxt, clock, who
+        nxt, clock, who = pen.nxt, pen.clock, pen.who
 
     pen.swaps.append(renew)
     return enter
@@ -309,7 +309,7 @@ class region:  # noqa: N801  # reads as a statement: `with traceml.region("augme
 
     def __enter__(self) -> region:
         pen = current
-        if pen is None or get_ident() != pen.owner:
+        if pen is None or pen.who() != pen.owner:
             return self
         try:
             code = pen.regions.get(self._name)
@@ -353,7 +353,7 @@ def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> Non
     What is not a whole number of at least 0 is said once and not counted: nothing here ends a training.
     """
     pen = current
-    if pen is None or get_ident() != pen.owner:
+    if pen is None or pen.who() != pen.owner:
         return
     for code, name, number in (
         (edges.COUNTED_SAMPLES, "samples", samples),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder import step
@@ -99,7 +98,7 @@ class _Batches(Proxy):
 
     def __next__(self) -> Any:
         inner, pen = inner_of(self), step.current
-        if pen is None or get_ident() != pen.owner or pen.busy:
+        if pen is None or pen.who() != pen.owner or pen.busy:
             return next(inner)
         try:
             if id(self) != pen.iterator:
@@ -133,7 +132,7 @@ class _Loader(Proxy):
 
     def __iter__(self) -> Any:
         inner, pen = inner_of(self), step.current
-        if pen is None or get_ident() != pen.owner or pen.busy:
+        if pen is None or pen.who() != pen.owner or pen.busy:
             return wrapped(_Batches, iter(inner))
         try:
             _watch(pen, phases.INPUT, phases.EVAL)
@@ -217,7 +216,7 @@ def _timed(call: Callable[..., Any], phase: str) -> Callable[..., Any]:
 def _copying(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A copy by hand: what the hook would see of it, tensor by tensor, is inside."""
     pen = step.current
-    if pen is None or pen.is_copying or get_ident() != pen.owner:
+    if pen is None or pen.is_copying or pen.who() != pen.owner:
         return call(*args, **kwargs)
     pen.is_copying = True
     try:
@@ -231,7 +230,7 @@ def _between(
 ) -> Any:
     """Calls between two edges; `is_whole`: whatever happens inside belongs to it."""
     pen = step.current
-    if pen is None or get_ident() != pen.owner or (is_whole and pen.busy):
+    if pen is None or pen.who() != pen.owner or (is_whole and pen.busy):
         return call(*args, **kwargs)
     code = None
     try:

@@ -24,6 +24,7 @@ from traceml.report.contract import (
 from traceml.report.coverage import coverage_of, fold
 from traceml.report.ending import ending_of
 from traceml.report.findings import findings_of, verdict_of
+from traceml.report.own_cost import counts_batches, overhead_of
 from traceml.report.rank_rows import ranks_of
 from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, run_ahead_of, spread
 from traceml.report.surroundings import memory_info, process_info, system_info
@@ -199,6 +200,7 @@ def _report(found: _Found, diagnosis: Diagnosis, notes: Sequence[str]) -> Report
             until_s={slot.rank: (slot.since_ns - found.manifest.created_ns) / _NS_PER_S for slot in found.live},
         ),
         events=events,
+        overhead=overhead_of(found.states),
         loader=to_plain(facts.loader) if facts.loader else {},
         attempts=tuple(_attempt(attempt) for attempt in found.attempts[-_MAX_ATTEMPTS:]),
     )
@@ -349,10 +351,11 @@ def _throughput(found: _Found) -> ThroughputInfo:
     steps_s = _training_s(spoken) if spoken else 0.0
     duration_s = _duration_ns(found) / _NS_PER_S
     wall = _sum_known([rank.all_samples for rank in found.facts.ranks])
+    has_samples, has_tokens = counts_batches(found.states)
     return ThroughputInfo(
-        samples_per_s=_sum_known([_rate(rank.num_samples, time_s) for rank, time_s in ranks]),
-        tokens_per_s=_sum_known([_rate(rank.num_tokens, time_s) for rank, time_s in ranks]),
-        wall_samples_per_s=_rate(wall, duration_s) if found.is_whole else None,
+        samples_per_s=_sum_known([_rate(rank.num_samples, time_s) for rank, time_s in ranks]) if has_samples else None,
+        tokens_per_s=_sum_known([_rate(rank.num_tokens, time_s) for rank, time_s in ranks]) if has_tokens else None,
+        wall_samples_per_s=_rate(wall, duration_s) if found.is_whole and has_samples else None,
         steps_per_s=_rate(spoken.wall.num_steady, steps_s) if spoken and not found.facts.unsure else None,
     )
 

@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Iterator, Mapping, Optional, Sequence
 
 from traceml.report.contract import CoverageInfo, EventInfo, FaultInfo, RankCoverage
+from traceml.report.own_cost import given_up
 from traceml.report.shares import ms
 from traceml.schema import phases, units
 from traceml.schema.records import Unrecorded
@@ -45,6 +46,7 @@ def _found(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:
     yield from _halted(facts)
     yield from _unrecorded(states)
     yield from _untimed(facts)
+    yield from given_up(states)
     yield from _missing(facts, states)
 
 

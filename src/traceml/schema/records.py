@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Mapping, NamedTuple, Optional
 
+from traceml.schema.bill import Bill, Shed
 from traceml.schema.distribution import Distribution
 from traceml.schema.syncs import SyncCut
 
@@ -145,8 +146,11 @@ class RankIdentity:
     hostname: str = ""
     torch_version: str = ""
     python_version: str = ""
-    device: str = "cpu"
+    device: str = "cpu"  # "cuda:1" as soon as it is known which
     attempt: int = 0
+    visible_devices: Optional[str] = None  # its CUDA_VISIBLE_DEVICES; None: not set
+    device_order: str = ""  # its CUDA_DEVICE_ORDER
+    device_uuid: str = ""  # as torch knows it: without "GPU-" or "MIG-" before it
 
 
 @dataclass(frozen=True)
@@ -259,6 +263,8 @@ class RankState:
     num_other_events: int = 0  # device events on another device than the one the step ended on
     unrecorded: Optional[Unrecorded] = None
     num_halted: int = 0  # steps that are left out: the process was stopped or traced
+    bill: Optional[Bill] = None  # what the recorder itself cost
+    shed: tuple[Shed, ...] = ()  # what it gave up because of that
 
 
 @dataclass(frozen=True)

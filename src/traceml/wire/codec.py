@@ -8,6 +8,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Final, Iterator, Optional, Union
 
+from traceml.schema.bill import Bill, Shed
 from traceml.schema.records import (
     Compilation,
     Fault,
@@ -38,6 +39,8 @@ Body = Union[
     Compilation,
     Halt,
     Unrecorded,
+    Bill,
+    Shed,
     CollectiveWait,
 ]
 
@@ -54,6 +57,8 @@ _KINDS: Final[dict[str, type[Any]]] = {
     "compilation": Compilation,
     "halt": Halt,
     "unrecorded": Unrecorded,
+    "bill": Bill,
+    "shed": Shed,
     "collective": CollectiveWait,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}

@@ -32,6 +32,7 @@ class Recording:
         machine: Machine | None = None,
     ) -> None:
         self.session = Session(folder, max_steps=max_steps, only=only, machine=machine or Machine())
+        self.session.limit(100.0)  # what is given up must not depend on how busy the machine is
         self.builder = StepBuilder()
         self.messages: list[Body] = []
         self.events: list[Event] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from threading import get_ident
 from typing import Any, Final
 
 from traceml.recorder.pen import Pen
@@ -26,11 +25,11 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
     run = getattr(real, "run_backward", real)
     if run is None:
         return f"torch {torch.__version__} enters the autograd engine another way"
-    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    nxt, mask, codes, stamps, clock, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.who
     inner = run  # with several ranks: what tells its waiting from its work
 
     def engine(*args: Any, **kwargs: Any) -> Any:
-        if get_ident() != pen.owner or pen.busy:
+        if who() != pen.owner or pen.busy:
             return run(*args, **kwargs)
         try:
             k = nxt() & mask
@@ -55,8 +54,8 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
                 pen.guard.fault(HOOK, error)
 
     def renew() -> None:
-        nonlocal nxt, clock, inner
-        nxt, clock = pen.nxt, pen.clock
+        nonlocal nxt, clock, who, inner
+        nxt, clock, who = pen.nxt, pen.clock, pen.who
         inner = run if pen.split_backward is None else pen.split_backward(run)
 
     ours = engine if run is real else _Engine(real, engine)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from threading import get_ident
 from typing import Any, Callable, Final
 
 from traceml.recorder.pen import Pen
@@ -59,7 +58,7 @@ class Saves:
 
         @functools.wraps(original)
         def save(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != pen.owner or self._is_open:
+            if pen.who() != pen.owner or self._is_open:
                 return original(*args, **kwargs)
             try:
                 pen.stamp(_OPEN)

@@ -12,10 +12,10 @@ import sys
 import weakref
 from functools import partial
 from threading import get_ident
-from typing import Any, Final
+from typing import Any, Final, Optional
 
 from traceml.recorder.interrupts import is_users
-from traceml.recorder.pen import Pen
+from traceml.recorder.pen import COLLECTIONS, Pen
 from traceml.wire import edges
 
 HOOK: Final = "gc"
@@ -24,17 +24,25 @@ _CLOSE: Final = edges.GC + edges.CLOSE
 _waiting: list[Any] = []  # the reference whose callback raises; one at a time
 
 
-def install(pen: Pen) -> str:
+def install(pen: Pen) -> str:  # noqa: C901  # one small closure a place
     """Adds the callback; returns nothing: it can always be."""
     nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    clocked: Optional[list[float]] = None
     before = sys.unraisablehook
 
     def collecting(phase: str, _info: Any) -> None:
         if get_ident() != pen.owner:
             return
+        entered = clock() if clocked is not None else 0.0
         k = nxt() & mask
         codes[k] = _OPEN if phase == "start" else _CLOSE
-        stamps[k] = clock()
+        stamps[k] = now = clock()
+        if clocked is not None:
+            clocked[COLLECTIONS] += now - entered
+
+    def renew() -> None:
+        nonlocal clocked  # alone: what takes up device events has no number for a collection
+        clocked = pen.clocked
 
     def unraisable(found: Any) -> None:
         error = found.exc_value
@@ -54,6 +62,7 @@ def install(pen: Pen) -> str:
             sys.unraisablehook = before
 
     gc.callbacks.append(collecting)
+    pen.swaps.append(renew)
     sys.unraisablehook = unraisable
     pen.guard.register(HOOK, remove)
     return ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import weakref
-from threading import get_ident
 from types import FunctionType
 from typing import Any, Callable, Final, Iterator
 
@@ -32,7 +31,7 @@ _SCRIPTED: Final = "the call of a TorchScript module does not pass where TraceML
 
 
 def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # noqa: C901  # one hot path
-    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    nxt, mask, codes, stamps, clock, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.who
 
     class SessionForward(Stand):
         __slots__ = ()
@@ -42,7 +41,7 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # noqa
             call = self.call
             if call is None:
                 call = self.model()._call_impl  # type: ignore[union-attr]  # noqa: SLF001  # as Module.__call__ does
-            if pen.busy or get_ident() != pen.owner or not (pen.in_step or pen.infers or not grad_mode()):
+            if pen.busy or who() != pen.owner or not (pen.in_step or pen.infers or not grad_mode()):
                 return call(*args, **kwargs)
             try:
                 if pen.in_step:
@@ -76,8 +75,8 @@ def _make_class(pen: Pen, grad_mode: Callable[[], bool]) -> type[Stand]:  # noqa
                     pen.guard.fault(HOOK, error)
 
     def renew() -> None:
-        nonlocal nxt, clock
-        nxt, clock = pen.nxt, pen.clock
+        nonlocal nxt, clock, who
+        nxt, clock, who = pen.nxt, pen.clock, pen.who
 
     pen.swaps.append(renew)
     return SessionForward

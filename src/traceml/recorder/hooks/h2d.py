@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from threading import get_ident
 from typing import Any, Callable, Final
 
 from traceml.recorder.pen import Pen
@@ -44,14 +43,14 @@ def install(pen: Pen, kind: str) -> None:
 
 
 def _make(pen: Pen, real: Any, is_copy: IsCopy) -> Callable[..., Any]:
-    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    nxt, mask, codes, stamps, clock, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.who
     # The compiler folds this to True and sees the original alone: graphs stay whole.
     is_compiling = getattr(getattr(sys.modules["torch"], "compiler", None), "is_compiling", _never)
     of_modules = sys.modules["torch.nn.modules.module"].__dict__
 
     @functools.wraps(real)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or get_ident() != pen.owner or pen.is_copying:
+        if is_compiling() or who() != pen.owner or pen.is_copying:
             return real(self, *args, **kwargs)
         try:
             if not is_copy(self, args, kwargs) or sys._getframe(1).f_globals is of_modules:  # noqa: SLF001  # who calls
@@ -78,8 +77,8 @@ def _make(pen: Pen, real: Any, is_copy: IsCopy) -> Callable[..., Any]:
                 pen.guard.fault(HOOK, error)
 
     def renew() -> None:
-        nonlocal nxt, clock
-        nxt, clock = pen.nxt, pen.clock
+        nonlocal nxt, clock, who
+        nxt, clock, who = pen.nxt, pen.clock, pen.who
 
     pen.swaps.append(renew)
     return move

@@ -210,7 +210,7 @@ def _make_updated(  # noqa: C901, PLR0915  # closures over one state, as hot as 
     pen: Pen, roots: Roots
 ) -> tuple[Callable[[Any, Any, Any], None], Callable[[Any, int], int]]:
     """The hook behind each optimizer step, and what a GradScaler asks: how many updates, and that there was none."""
-    nxt, mask, codes, stamps, header = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.ring.header
+    nxt, mask, codes, stamps, header, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.ring.header, pen.who
     numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
     others: dict[int, int] = {}  # given to wrap_optimizer, by id
     newest, number, base, count = 0, 0, 0.0, 0
@@ -245,7 +245,7 @@ def _make_updated(  # noqa: C901, PLR0915  # closures over one state, as hot as 
 
     def updated(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         nonlocal count
-        if get_ident() != pen.owner and (count or not pen.adopt()):
+        if who() != pen.owner and (count or not pen.adopt()):
             return
         try:
             if id(optimizer) != newest:
@@ -266,6 +266,12 @@ def _make_updated(  # noqa: C901, PLR0915  # closures over one state, as hot as 
             pen.num_forwards = 0
         except BaseException as error:  # noqa: BLE001  # guard
             pen.guard.fault(HOOK, error)
+
+    def renew() -> None:
+        nonlocal nxt, who
+        nxt, who = pen.nxt, pen.who
+
+    pen.swaps.append(renew)
 
     def skipped(optimizer: Any, num_before: int) -> int:
         if num_before == count:

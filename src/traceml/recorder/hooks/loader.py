@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.interrupts import let_pass
@@ -35,6 +34,7 @@ class Loaders:
         self._epochs: dict[int, int] = {}
         self._looks: dict[int, Optional[Callable[[Any], None]]] = {}
         self._num_looks: dict[int, int] = {}
+        self._is_blind = False
 
     def start(self, loader: Any, settings_of: Optional[Callable[[Any], LoaderInfo]] = None) -> int:
         """The serial of a new iterator of `loader`, announced in the ring; the loader's settings when they are new."""
@@ -59,6 +59,12 @@ class Loaders:
         self._pen.iterator = id(iterator)
         self._pen.look = self._looks.get(serial >> edges.SERIAL_BITS)
 
+    def stop_looking(self) -> None:
+        """No batch is looked into any more: samples and tokens are counted only by what a loader says."""
+        self._is_blind = True
+        self._looks = dict.fromkeys(self._looks)
+        self._pen.look = None
+
     def look(self, batch: Any) -> None:
         """Counts what is in a batch, where its loader does not say."""
         try:
@@ -81,7 +87,7 @@ class Loaders:
             return _MAX_LOADERS  # thousands of loaders: their settings are not told apart any more
         self._numbers[id(owner)] = number
         info = self._infos[number] = replace(found, number=number)
-        self._looks[number] = lambda batch: self._look_first(number, batch)
+        self._looks[number] = None if self._is_blind else lambda batch: self._look_first(number, batch)
         self._pen.ring.send(info)
         return number
 
@@ -175,7 +181,7 @@ def install(pen: Pen) -> str:
 
 def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def __iter__(self: Any) -> Any:  # noqa: N807  # stands for the method
-        if get_ident() != pen.owner or pen.busy:
+        if pen.who() != pen.owner or pen.busy:
             return real(self)
         try:
             serial = loaders.start(self)
@@ -205,10 +211,10 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
 def _make_next(  # noqa: C901  # one hot path
     pen: Pen, loaders: Loaders, real: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    nxt, mask, codes, stamps, clock, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.who
 
     def __next__(self: Any) -> Any:  # noqa: N807  # stands for the method
-        if get_ident() != pen.owner or pen.busy:
+        if who() != pen.owner or pen.busy:
             return real(self)
         try:
             if id(self) != pen.iterator:
@@ -244,8 +250,8 @@ def _make_next(  # noqa: C901  # one hot path
         return batch
 
     def renew() -> None:
-        nonlocal nxt, clock
-        nxt, clock = pen.nxt, pen.clock
+        nonlocal nxt, clock, who
+        nxt, clock, who = pen.nxt, pen.clock, pen.who
 
     pen.swaps.append(renew)
     return __next__

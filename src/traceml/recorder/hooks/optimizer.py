@@ -7,7 +7,6 @@ nothing of them is in a graph. The question costs a tenth of all our hooks: it i
 from __future__ import annotations
 
 import sys
-from threading import get_ident
 from typing import Any, Callable, Final, Optional
 
 from traceml.recorder.hooks import steps
@@ -90,10 +89,10 @@ def _removal(handles: list[Any]) -> Callable[[], None]:
 
 
 def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-    nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
+    nxt, mask, codes, stamps, clock, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.who
 
     def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if get_ident() != pen.owner:
+        if who() != pen.owner:
             return
         try:
             k = nxt() & mask
@@ -103,7 +102,7 @@ def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[...,
             pen.guard.fault(name, error)
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if get_ident() != pen.owner:
+        if who() != pen.owner:
             return
         try:
             k = nxt() & mask
@@ -113,8 +112,8 @@ def _make_hooks(pen: Pen, name: str) -> tuple[Callable[..., None], Callable[...,
             pen.guard.fault(name, error)
 
     def renew() -> None:
-        nonlocal nxt, clock
-        nxt, clock = pen.nxt, pen.clock
+        nonlocal nxt, clock, who
+        nxt, clock, who = pen.nxt, pen.clock, pen.who
 
     pen.swaps.append(renew)
     return before, after
