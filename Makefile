@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-long gpu-check scenarios ranks-grid compare-budget format lint types unit processes trainings
+.PHONY: help demo test check bench bench-long gpu-check scenarios ranks-grid compare-budget format lint types unit processes ranks trainings
 .PHONY: floor39 matrix clean
 
 help: ## what `make` can do
@@ -66,7 +66,10 @@ unit: $(VENV)/.stamp-dev ## the unit tests
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit
 
 processes: $(VENV)/.stamp-dev ## the tests with real processes
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/processes
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not ranks" tests/processes
+
+ranks: $(VENV)/.stamp-dev ## the tests with several ranks, those that CI leaves out too; 4 min or so
+	$(BIN)/python -m pytest -q tests/processes/test_ranks.py
 
 trainings: $(VENV)/.stamp-dev ## all of tests/trainings: also habits, faults, off, side by side with a bare run; 12 min or so
 	$(BIN)/python -m pytest -q -n 2 tests/trainings

@@ -35,10 +35,10 @@ def culprit_of(summary: Mapping[str, Any]) -> Optional[tuple[int, str]]:
     ("model", "where", "rank"),
     [
         ("ddp", "input", 2),
-        ("ddp", "backward", 1),
-        ("buffers", "input", 0),
-        ("own", "backward", 1),
-        ("fsdp2", "input", 2),
+        pytest.param("ddp", "backward", 1, marks=pytest.mark.ranks),
+        pytest.param("buffers", "input", 0, marks=pytest.mark.ranks),
+        pytest.param("own", "backward", 1, marks=pytest.mark.ranks),
+        pytest.param("fsdp2", "input", 2, marks=pytest.mark.ranks),
     ],
 )
 def test_the_rank_that_is_late_is_named_with_its_phase(tmp_path: Path, model: str, where: str, rank: int) -> None:
@@ -56,6 +56,7 @@ def test_a_run_in_which_all_are_alike_names_nobody(tmp_path: Path) -> None:
     assert summary["step_time"]["phases"]["sync"]["count"] > 0
 
 
+@pytest.mark.ranks
 def test_micro_batches_that_reduce_nothing_are_one_unit_with_the_one_that_does(tmp_path: Path) -> None:
     summary = train(tmp_path, "--model=no_sync", "--steps=30", "--where=backward").summary
 
@@ -64,6 +65,7 @@ def test_micro_batches_that_reduce_nothing_are_one_unit_with_the_one_that_does(t
     assert culprit_of(summary) == (1, "backward")
 
 
+@pytest.mark.ranks
 def test_a_collective_of_the_script_that_waits_is_named_with_its_line(tmp_path: Path) -> None:
     summary = train(tmp_path, "--model=own", "--where=input", "--steps=12").summary
     lines = SCRIPT.read_text(encoding="utf-8").splitlines()
@@ -73,6 +75,7 @@ def test_a_collective_of_the_script_that_waits_is_named_with_its_line(tmp_path: 
     assert f"all_reduce at ranks_training.py:{line}" in texts, summary["events"]
 
 
+@pytest.mark.ranks
 @pytest.mark.parametrize(("model", "why"), [("pairs", "in pairs"), ("part", "part of the ranks")])
 def test_nobody_is_named_where_ranks_are_no_peers(tmp_path: Path, model: str, why: str) -> None:
     summary = train(tmp_path, f"--model={model}", "--where=input").summary
@@ -116,6 +119,7 @@ def test_a_rank_that_does_not_come_is_a_hang_while_it_lasts_and_one_event(tmp_pa
     assert 5_000 < hangs[0]["ms"] < 20_000
 
 
+@pytest.mark.ranks
 @pytest.mark.parametrize(("do", "events"), [("pause", []), ("validate", ["wait for a rank"])])
 def test_a_pause_of_the_script_is_no_hang(tmp_path: Path, do: str, events: list[str]) -> None:
     summary = train(tmp_path, f"--do={do}", "--at=5", "--steps=12", "--seconds=6.5").summary
@@ -124,6 +128,7 @@ def test_a_pause_of_the_script_is_no_hang(tmp_path: Path, do: str, events: list[
     assert found == events
 
 
+@pytest.mark.ranks
 def test_weights_and_graphs_of_every_way_to_train_in_parallel_are_those_of_a_bare_run(tmp_path: Path) -> None:
     script = str(running.SCRIPTS / "ranks_harmless.py")
     bare = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
@@ -138,6 +143,7 @@ def test_weights_and_graphs_of_every_way_to_train_in_parallel_are_those_of_a_bar
     assert result.summary["step_time"]["ranks"]["sync"] is not None
 
 
+@pytest.mark.ranks
 def test_the_ranks_of_a_job_that_torchrun_starts_alone_are_one_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(SCRIPT)]
     command += ["--where=input", "--steps=30"]
