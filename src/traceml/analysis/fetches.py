@@ -261,6 +261,8 @@ class Fetches:
 
     def settle(self, ended: PeriodFetches) -> None:
         """The step with those fetches ended: of the periods before it nothing more will be known."""
+        if not any(period is ended for period in self._periods):
+            return  # it was let go with one before it: nothing before it is undecided
         for period in self._periods:
             if period is ended:
                 break

@@ -7,7 +7,7 @@ what came since, which is the next step's once the end is declared. So phases ad
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Iterable, Optional
 
 from traceml.analysis.division import (
@@ -26,12 +26,11 @@ from traceml.analysis.division import (
     Draft,
     Period,
 )
+from traceml.analysis.ends import Ends
 from traceml.analysis.fetches import PeriodFetches
 from traceml.analysis.periods import Periods
-from traceml.schema import units
 from traceml.wire import edges
 
-_NUM_RECENT: Final = 8  # ends; while half of them came by loader, an optimizer that steps again ends nothing
 _NUM_PATIENT: Final = 64  # backwards without any update, before each is taken for a step
 _COUNT_MASK: Final = (1 << edges.UPDATE_BITS) - 1
 
@@ -40,52 +39,6 @@ SLOTS: Final = [NO_GRAD if code == edges.EVAL else slot for code, slot in enumer
 #: The slots whose close is looked at, while inferring and otherwise.
 CLOSES: Final = [slot >= FETCH or slot in (BACKWARD, SYNC) for slot in range(NUM_SLOTS)]
 CLOSES_EXPLICIT: Final = [slot >= FETCH or slot == SYNC for slot in range(NUM_SLOTS)]
-
-
-@dataclass
-class Ends:
-    """How the inferred steps of a run ended: what says whether they can be trusted."""
-
-    by_loader: int = 0
-    by_update: int = 0
-    by_backward: int = 0
-    by_nothing: int = 0  # the run was over, or trace_step began
-    recent: str = ""  # the last 8 by loader (l) or update (u)
-    fewest: Optional[int] = None  # updates a step
-    most: int = 0
-    optimizers: list[int] = field(default_factory=list)
-    num_updates: int = 0
-
-    @property
-    def total(self) -> int:
-        """All ends."""
-        return self.by_loader + self.by_update + self.by_backward + self.by_nothing
-
-    @property
-    def come_by_loader(self) -> bool:
-        """Whether at least half of the last 8 ends came by loader."""
-        return 2 * self.recent.count("l") >= len(self.recent) > 0
-
-    def count(self, how: str, num_updates: int) -> None:
-        """One more end; of the last step of a run it is not known whether it had all its updates."""
-        setattr(self, how, getattr(self, how) + 1)
-        if how in ("by_loader", "by_update"):
-            self.recent = (self.recent + how[3])[-_NUM_RECENT:]
-            self.fewest = num_updates if self.fewest is None else min(self.fewest, num_updates)
-            self.most = max(self.most, num_updates)
-
-    def unsure(self) -> str:
-        """Why the steps cannot be trusted, in words with the counts; empty when they can."""
-        said = []
-        if self.by_backward:
-            backwards = units.count(self.by_backward)
-            said.append(f"no optimizer step was seen, so each of {backwards} backwards was taken for a step")
-        if self.by_loader and self.by_update:
-            loader, update = units.count(self.by_loader), units.count(self.by_update)
-            said.append(f"{loader} steps ended by the next batch, {update} by an optimizer that stepped again")
-        if len(self.optimizers) > 1 and self.fewest != self.most:
-            said.append(f"{len(self.optimizers)} optimizers made {self.fewest} to {self.most} updates a step")
-        return "; ".join(said)
 
 
 @dataclass
@@ -100,6 +53,7 @@ class _Piece:
     num_fetches: int
     resume: dict[str, Any]
     timeline: Any  # the Snapshot there
+    num_updates: int = 0
 
 
 class InferredSteps(Periods):
@@ -111,6 +65,7 @@ class InferredSteps(Periods):
         self._num_inferred = 0  # before the first trace_step; those behind it are counted apart by the recorder
         self._ends = Ends()
         self._piece: Optional[_Piece] = None  # up to the open step's last update
+        self._rounds: list[_Piece] = []  # before it: the open step's, or steps of their own if the loader is over
         self._backwards: list[_Piece] = []  # while no update was ever seen: one a backward
         self._has_worked = False  # forward or backward with gradients since the last update
         self._stepped: set[int] = set()  # the optimizers that stepped in the open step
@@ -249,8 +204,8 @@ class InferredSteps(Periods):
         ends = self._ends
         self._join_backwards()
         if self._piece is not None:
-            if not ends.come_by_loader and not self._stepped.isdisjoint(serials):
-                self._end_inferred("by_update")
+            if not self._stepped.isdisjoint(serials):
+                self._end_round()
         elif self._step == 0 and not self._has_worked and not self._fetches.has_open:
             return  # nothing to update with: `optimizer.step()` before the loop, to please a scheduler
         self._cut()
@@ -259,6 +214,49 @@ class InferredSteps(Periods):
             self._stepped.add(serial)
             if serial not in ends.optimizers:
                 ends.optimizers.append(serial)
+
+    def _end_round(self) -> None:
+        """An optimizer steps again: the step's end, or one more update on its batch, which the next batch decides."""
+        if not self._ends.come_by_loader:
+            self._end_inferred("by_update")
+            return
+        assert self._piece is not None
+        self._piece.num_updates = self._num_in_step
+        self._rounds.append(self._piece)
+        self._piece, self._num_in_step = None, 0
+        self._stepped.clear()
+        if len(self._rounds) >= self._ends.num_patient:
+            self._end_rounds()
+
+    def _end_rounds(self) -> None:
+        """The loader is over: each round was a step."""
+        self._ends.loader_is_over()  # before the first, so that a restart behind any of them goes on alike
+        last, num_in_last, stepped = self._piece, self._num_in_step, {*self._stepped}
+        rounds, self._rounds = self._rounds, []
+        for piece in rounds:
+            self._piece, self._num_in_step = piece, piece.num_updates
+            self._end_inferred("by_update")
+        self._piece, self._num_in_step, self._stepped = last, num_in_last, stepped
+
+    def _join_rounds(self) -> None:
+        """They were all on one batch."""
+        last = self._piece
+        assert last is not None
+        if not self._rounds:
+            return
+        first, *others = self._rounds
+        for piece in (*others, last):
+            self._join(first.period, first.fetches, piece.period, piece.fetches)
+        self._num_in_step += sum(piece.num_updates for piece in self._rounds)
+        last.period, last.fetches, self._rounds = first.period, first.fetches, []
+
+    def _end_last(self) -> None:
+        """Nothing more comes that could end the open step: what ended with an update was a step."""
+        if self._piece is None:
+            return
+        if len(self._rounds) + 1 > 2 * self._ends.most_rounds:  # one more each may be what is left of an epoch
+            self._end_rounds()
+        self._end_inferred("by_nothing")
 
     def _end_backward(self) -> None:
         """While no optimizer was ever seen a backward may be a step's end; the first update takes that back."""
@@ -316,6 +314,10 @@ class InferredSteps(Periods):
 
     def _end_inferred(self, how: str) -> None:
         """Declares that the open step ended where its piece does."""
+        if how == "by_loader":
+            self._ends.most_rounds = max(self._ends.most_rounds, len(self._rounds) + 1)
+        if self._rounds:
+            self._join_rounds()
         piece, self._piece = self._piece, None
         assert piece is not None
         self._ends.count(how, self._num_in_step)
@@ -344,16 +346,14 @@ class InferredSteps(Periods):
     def _flush_inferred(self) -> None:
         """Nothing more comes: what ended with an update was a step, and where there was none, each backward was."""
         self._decide_rest()
-        if self._piece is not None:
-            self._end_inferred("by_nothing")
+        self._end_last()
         self._end_backwards()
 
     def _stop_inferring(self) -> None:
         """The first `trace_step` begins."""
         self._is_inferring = False
         self._decide_rest()
-        if self._piece is not None:
-            self._end_inferred("by_nothing")
+        self._end_last()
         self._num_inferred = self._step
         self._join_backwards()
         self._period.move(IN_STEP, BETWEEN)
@@ -374,7 +374,7 @@ class InferredSteps(Periods):
 
     def _forget_pieces(self) -> None:
         """Edges were lost: the open step is not known any more."""
-        self._piece, self._backwards, self._has_worked = None, [], False
+        self._piece, self._rounds, self._backwards, self._has_worked = None, [], [], False
         self._stepped.clear()
         self._num_in_step, self._inside, self._in_backward = 0, None, []
         self._has_run_out = self._is_next_batch = False

@@ -27,9 +27,10 @@ from traceml.analysis.division import (
     Period,
     record_of,
 )
+from traceml.analysis.ends import Ends
 from traceml.analysis.events import StepEvents
 from traceml.analysis.halts import Halts, left_out
-from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS, Ends, InferredSteps
+from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS, InferredSteps
 from traceml.analysis.knowledge import advanced, learned
 from traceml.analysis.live import open_at_end
 from traceml.analysis.order import in_order

@@ -158,3 +158,19 @@ def restart(script: EdgeScript, cut: int, hop: int) -> None:
     assert [(s.step, s.end_ns, s.period_ns) for s in again] == [(s.step, s.end_ns, s.period_ns) for s in whole]
     assert [s.num_optimizer_steps for s in again] == [s.num_optimizer_steps for s in whole]
     assert (second.state.inferred, second.state.unsure) == (whole_builder.state.inferred, whole_builder.state.unsure)
+
+
+@given(
+    st.integers(0, 9),
+    st.lists(st.sampled_from(["fetch", "update", "critic", "exhaust"]), max_size=6),
+    st.integers(0, 30),
+    st.lists(UNTRACED, max_size=30),
+    st.integers(1, 1200),
+    st.integers(1, 6),
+)
+def test_a_restart_changes_nothing_where_a_loop_goes_on_without_its_loader(
+    num_loaded: int, before: list[str], num_more: int, after: list[str], cut: int, hop: int
+) -> None:
+    actions = ["fetch", "learn", "update"] * num_loaded + before + ["learn", "update"] * num_more + after
+    add_up(wild_untraced(EdgeScript(infers=True), actions))
+    restart(wild_untraced(EdgeScript(infers=True), actions), cut, hop)
