@@ -305,6 +305,7 @@ class InferredSteps(Periods):
                 "stack": stack.copy(),
                 "fetches": fetches.snapshot(),
                 "has_run_out": self._has_run_out,
+                "is_next_batch": self._is_next_batch,
             },
             timeline=self._timeline.snapshot() if self._timeline.is_on else None,
         )
@@ -395,3 +396,4 @@ class InferredSteps(Periods):
         self._period = self._fresh()
         self._fetches.restore(found["fetches"])
         self._has_run_out = found.get("has_run_out", False)
+        self._is_next_batch = found.get("is_next_batch", False)

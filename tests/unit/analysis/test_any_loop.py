@@ -174,3 +174,11 @@ def test_a_restart_changes_nothing_where_a_loop_goes_on_without_its_loader(
     actions = ["fetch", "learn", "update"] * num_loaded + before + ["learn", "update"] * num_more + after
     add_up(wild_untraced(EdgeScript(infers=True), actions))
     restart(wild_untraced(EdgeScript(infers=True), actions), cut, hop)
+
+
+def test_a_restart_between_an_exhausted_loader_and_the_work_on_its_next_batch_changes_nothing() -> None:
+    actions = ["fetch", "learn", "update"] + ["learn", "update"] * 14 + ["fetch", "learn", "update"] * 2
+    script = wild_untraced(EdgeScript(infers=True), [*actions, "exhaust", "update", "update", "learn", "update"])
+
+    for cut in range(1, len(script.codes) + 1):
+        restart(script, cut, 1)
