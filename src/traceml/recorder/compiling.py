@@ -47,8 +47,11 @@ def begin(pen: Optional[Pen], exchange: Callable[[], None], ours: tuple[Any, ...
         exchange()
 
     pen.on_compiled.append(compiled)
-    for function in ours:
-        pen.skip(function, whole=True)
+    if pen.guard.is_on(COMPILER) or pen.skip_code is not None:
+        for function in ours:
+            pen.skip(function, whole=True)
+    else:  # no hook: nothing of ours waits in the import's way, the compiler is seen at the next look
+        pen.skipped += [(function.__code__, True) for function in ours]
 
 
 def leave_alone(ours: tuple[Any, ...]) -> None:
