@@ -117,7 +117,7 @@ class Pen(_Hot):
         self.late_looks: list[Callable[[], None]] = []  # for modules that are loaded later
         self.look_for_ranks: Callable[[], None] = _nobody_waits  # a model is traced: there may be several by now
         self.split_backward: Optional[Callable[[Callable[..., Any]], Callable[..., Any]]] = None  # several ranks
-        self.skipped: list[CodeType] = []  # our functions that may run under a compiled frame
+        self.skipped: list[tuple[CodeType, bool]] = []  # our functions that may run under a compiled frame
         self.skip_code: Optional[Callable[[CodeType], object]] = None  # torch._dynamo's, once it is loaded
         self.on_arrival: list[Callable[[], None]] = []  # to be done then
         self.await_compiler: Callable[[], None] = _nobody_waits  # torch._dynamo's import is waited for from now on
@@ -260,20 +260,29 @@ class Pen(_Hot):
             self.regions[name] = code
         return code
 
-    def skip(self, function: object) -> None:
-        """Keeps the compiler out of a function of ours that can run under a compiled frame."""
+    def skip(self, function: object, *, whole: bool = False) -> None:
+        """Keeps the compiler out of a function of ours that can run under a compiled frame.
+
+        Args:
+            function: The function.
+            whole: And out of whatever it calls, where this torch knows that; nothing of the user's may be among it.
+        """
         code: CodeType = function.__code__  # type: ignore[attr-defined]
         if self.skip_code is not None:
             self.skip_code(code)
+            if whole:
+                skip_below(code)
         else:
-            self.skipped.append(code)
+            self.skipped.append((code, whole))
             self.await_compiler()
 
     def arrived(self) -> None:
         """torch._dynamo is loaded: it hears of our functions, and our hooks of it."""
         self.skip_code = sys.modules["torch._dynamo.eval_frame"].skip_code
-        for code in self.skipped:
+        for code, whole in self.skipped:
             self.skip_code(code)
+            if whole:
+                skip_below(code)
         self.skipped.clear()
         for act in self.on_arrival:
             try:
@@ -302,6 +311,15 @@ class Pen(_Hot):
         self.ring.send(
             Watching(self.watched, self.unseen, self.total_steps, self.infers, self.clock_used, self.clock_note)
         )
+
+
+def skip_below(code: CodeType) -> None:
+    """Torch 2.7 and newer know frames below which nothing is compiled."""
+    frames = sys.modules.get("torch._C._dynamo.eval_frame")
+    action, strategy = getattr(frames, "_FrameAction", None), getattr(frames, "_FrameExecStrategy", None)
+    set_strategy = getattr(frames, "set_code_exec_strategy", None)
+    if action is not None and strategy is not None and set_strategy is not None:
+        set_strategy(code, strategy(action.SKIP, action.SKIP))
 
 
 def _nobody_waits() -> None:

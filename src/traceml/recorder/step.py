@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Callable, Final, Optional, Union
 
+from traceml.recorder import compiling
 from traceml.recorder.guard import say
 from traceml.recorder.hooks import inference
 from traceml.recorder.hooks.forward import HOOK as FORWARD
 from traceml.recorder.hooks.forward import attach
+from traceml.recorder.nested import Again, leave_again
+from traceml.recorder.numbers import write_count, write_step
 from traceml.recorder.pen import HOUSE, NEVER, Pen
 from traceml.recorder.tracebacks import strip
 from traceml.schema.records import StepFailure
@@ -21,7 +23,6 @@ from traceml.wire.ring import PUBLISHED
 _STEP_END: Final = edges.STEP_END
 _STEP_FAILED: Final = edges.STEP_FAILED
 _STEP_BEGIN: Final = edges.STEP_BEGIN
-_MAX_COUNT: Final = 1 << 53  # whole numbers up to here stand exactly in the ring
 _MAX_FAILURES: Final = 100  # whose exception is named; all are counted
 _HELD_BY_US: Final = 2  # references: the pen's, and the argument of who counts them
 _STEP: Final = "step"
@@ -47,12 +48,43 @@ def begin_session(pen: Optional[Pen], why_not: Optional[str] = None) -> None:
         enter = _make_first_enter(pen, enter)
     if pen is not None and pen.stop_at >= 0:
         leave = _make_last_leave(pen, leave)
-    # Closures over one session's names cost two thirds of the same with attributes.
-    trace_step.__enter__, trace_step.__exit__ = enter, leave  # type: ignore[method-assign]
+    compiling.begin(pen, lambda: _exchange(_enter, _leave), (enter, leave, *_OURS))
+    _exchange(enter, leave)
     if pen is not None:
         pen.guard.register(_STEP, lambda: begin_session(None))
         pen.guard.register(_REGION, lambda: _no_region(pen))
         pen.guard.register(HOUSE, lambda: _no_house(pen))
+
+
+def _exchange(enter: Callable[[trace_step], trace_step], leave: Callable[[trace_step, Any, Any, Any], None]) -> None:
+    """Puts these in trace_step's place, or what asks first whether the call is being compiled, and so for region."""
+    global _enter, _leave
+    _enter, _leave = enter, leave
+    if compiling.may_be:
+        region.__enter__, region.__exit__ = _ask_enter_region, _ask_leave_region  # type: ignore[method-assign]
+        enter, leave = _ask_enter, _ask_leave
+    else:
+        region.__enter__, region.__exit__ = _enter_region, _leave_region  # type: ignore[method-assign]
+    # Closures over one session's names cost two thirds of the same with attributes.
+    trace_step.__enter__, trace_step.__exit__ = enter, leave  # type: ignore[method-assign]
+
+
+def _ask_enter(step: trace_step) -> trace_step:
+    return step if compiling.is_so() else _enter(step)
+
+
+def _ask_leave(step: trace_step, kind: Any, error: Any, trace: Any) -> None:
+    if not compiling.is_so():
+        _leave(step, kind, error, trace)
+
+
+def _ask_enter_region(named: region) -> region:
+    return named if compiling.is_so() else _enter_region(named)
+
+
+def _ask_leave_region(named: region, kind: Any, error: Any, trace: Any) -> None:
+    if not compiling.is_so():
+        _leave_region(named, kind, error, trace)
 
 
 class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_step(model):`
@@ -69,7 +101,7 @@ class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_ste
 
     def __init__(self, *models: Any, step: Optional[int] = None) -> None:
         self._models, self._step = models, step
-        self._pen: Optional[Union[Pen, _Again]] = None  # set while this is the outermost step
+        self._pen: Optional[Union[Pen, Again]] = None  # set while this is the outermost step
 
     def __enter__(self) -> trace_step:
         return _inert_enter(self)
@@ -80,25 +112,10 @@ class trace_step:  # noqa: N801  # reads as a statement: `with traceml.trace_ste
         """Ends the step; an exception goes on as it came."""
 
 
-class _Again:
-    """What a step holds that was entered while one was open (it itself, even), until it is left as often."""
-
-    __slots__ = ("_num_steps", "_thread", "outer")
-
-    def __init__(self, outer: Any, pen: Pen) -> None:
-        self.outer, self._num_steps, self._thread = outer, pen.num_steps, get_ident()
-
-    def leave(self, pen: Pen) -> None:
-        """A step in another thread is not recorded, nor is a coroutine's whose thread was in another one's step."""
-        found = pen.unrecorded
-        if self._thread != pen.owner:
-            pen.unrecorded = replace(found, in_threads=found.in_threads + 1)
-        elif self._num_steps != pen.num_steps:  # the one around it ended first
-            pen.unrecorded = replace(found, overlapping=found.overlapping + 1)
-
-
 def _inert_enter(step: trace_step) -> trace_step:
     global reason  # said once
+    if reason is not None:
+        compiling.leave_alone(_OURS)
     if on_first is not None:
         on_first()
         if current is not None:
@@ -127,10 +144,10 @@ def _make_enter(pen: Pen) -> Callable[[trace_step], trace_step]:
                     pass
                 _attach(pen, model)  # new, or its slot was taken by a Module.compile() since
             if (pen.in_step and not _was_abandoned(pen)) or (who() != pen.owner and not pen.adopt()):
-                self._pen = _Again(self._pen, pen)
+                self._pen = Again(self._pen, pen)
                 return self  # nested, or another thread while a step is open: one step is one step
             if self._step is not None:
-                _write_step(pen, self._step)
+                write_step(pen, self._step)
             self._pen = pen
             k = nxt() & mask
             codes[k] = _STEP_BEGIN
@@ -163,7 +180,7 @@ def _make_first_enter(pen: Pen, enter: Callable[[trace_step], trace_step]) -> Ca
 
     def enter_first(self: trace_step) -> trace_step:
         try:
-            trace_step.__enter__ = enter  # type: ignore[method-assign]
+            _exchange(enter, _leave)
             pen.guard.remove(inference.HOOK)
             pen.num_steps = 0
         except BaseException as error:  # noqa: BLE001  # guard
@@ -178,8 +195,8 @@ def _make_leave(pen: Pen) -> Callable[[trace_step, Any, Any, Any], None]:
 
     def leave(self: trace_step, kind: Any, raised: Any, _trace: Any) -> None:
         if self._pen is not pen:
-            if self._pen.__class__ is _Again:
-                _leave_again(pen, self)
+            if self._pen.__class__ is Again:
+                leave_again(pen, self, _STEP)
             return
         self._pen = None
         try:
@@ -220,16 +237,6 @@ def _make_last_leave(
             _not_left(pen, error)
 
     return leave_or_stop
-
-
-def _leave_again(pen: Pen, step: trace_step) -> None:
-    """One that was entered while a step was open is left: mostly a nested one, which is part of that step."""
-    again: Any = step._pen  # noqa: SLF001  # ours
-    step._pen = again.outer  # noqa: SLF001
-    try:
-        again.leave(pen)
-    except BaseException as error:  # noqa: BLE001  # guard
-        pen.guard.fault(_STEP, error)
 
 
 def _not_entered(pen: Pen, step: trace_step, error: BaseException) -> None:
@@ -352,6 +359,8 @@ def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> Non
 
     What is not a whole number of at least 0 is said once and not counted: nothing here ends a training.
     """
+    if compiling.may_be and compiling.is_so():
+        return
     pen = current
     if pen is None or pen.who() != pen.owner:
         return
@@ -361,30 +370,27 @@ def count(*, samples: Optional[int] = None, tokens: Optional[int] = None) -> Non
     ):
         if number is not None:
             try:
-                _write_count(pen, code, name, number)
+                write_count(pen, code, name, number)
             except BaseException as error:  # noqa: BLE001  # guard
                 pen.guard.fault("count", error)
 
 
-def _write_step(pen: Pen, number: Any) -> None:
-    """The script's own step number; what is none is said once."""
-    try:
-        whole = int(number)
-        if whole == number and 0 <= whole < _MAX_COUNT:
-            pen.value(edges.USER_STEP, whole)
-            return
-    except (TypeError, ValueError, OverflowError):
-        pass
-    pen.say_once("step", f"trace_step(step={number!r}) is not a whole number of at least 0: it is not shown.")
-
-
-def _write_count(pen: Pen, code: int, name: str, number: Any) -> None:
-    """Takes whatever is a whole number, a one-element tensor or a numpy integer too."""
-    try:
-        whole = int(number)
-        if whole == number and 0 <= whole < _MAX_COUNT:
-            pen.value(code, whole)
-            return
-    except (TypeError, ValueError, OverflowError):
-        pass
-    pen.say_once(name, f"count({name}={number!r}) is not a whole number of at least 0: it is not counted.")
+_enter: Callable[[trace_step], trace_step] = _inert_enter
+_leave: Callable[[trace_step, Any, Any, Any], None] = _inert_leave
+_enter_region, _leave_region = region.__enter__, region.__exit__
+_OURS: Final = (
+    *(
+        trace_step.__init__,
+        _inert_enter,
+        _inert_leave,
+        _ask_enter,
+        _ask_leave,
+        _attach,
+        _name_failure,
+        write_step,
+        write_count,
+    ),
+    *(region.__init__, _ask_enter_region, _ask_leave_region, _enter_region, _leave_region, count, compiling.is_so),
+)
+_exchange(_enter, _leave)
+compiling.leave_alone(_OURS)

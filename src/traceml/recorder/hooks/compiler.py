@@ -17,6 +17,13 @@ _OPEN: Final = edges.COMPILE
 _CLOSE: Final = edges.COMPILE + edges.CLOSE
 _MAX_TOLD: Final = 100  # with a record of its own each; from there on only when their number has doubled
 _MAX_TEXT: Final = 300
+#: What a reason holds beside the reason: addresses, ids, the reprs of two backends, a stack, a link.
+_NOISE: Final = (
+    re.compile(r" ?Cached backend: .*? New backend: .*?(?= If this is unexpected|$)"),
+    re.compile(r" ?User stack trace:.*"),
+    re.compile(r" ?More details: \S+"),
+    re.compile(r" ?\(id=(0x)?[0-9a-fA-F]+\)|( at)? ?\b0x[0-9a-fA-F]+\b|, [0-9]{10,}(?=\))"),
+)
 _LIMIT: Final = re.compile(r"(recompile|cache.size|accumulated).*(limit|reached|exceeded)", re.IGNORECASE)
 
 
@@ -151,7 +158,15 @@ class _Metric:
     def __init__(self, found: Any) -> None:
         self.identity = str(getattr(found, "compile_id", None) or "")
         self.function = str(getattr(found, "co_name", None) or "")
-        self.reason = " ".join(str(getattr(found, "recompile_reason", None) or "").split())
+        self.reason = legible(str(getattr(found, "recompile_reason", None) or ""))
+
+
+def legible(reason: str) -> str:
+    """A reason of Dynamo's in one line, without the addresses, ids and reprs that tell its reader nothing."""
+    line = " ".join(reason.split())
+    for noise in _NOISE:
+        line = noise.sub("", line)
+    return line.strip()
 
 
 def _metrics() -> list[_Metric]:
