@@ -105,7 +105,8 @@ def init(
     try:
         settings = resolve(init={"total_steps": total_steps})
     except SettingsError as error:  # not the script's mistake: a variable, or a file, that it may know nothing of
-        say(f"this run is not recorded: {error}")
+        if not _part.is_preparing():  # there the process that spawned this one has said it
+            say(f"this run is not recorded: {error}")
         _step.begin_session(None)
         return
     why_not = _why_not(settings)
@@ -132,9 +133,10 @@ def _why_not(settings: Settings) -> Optional[str]:
     if settings.disabled:
         return ""
     if os.name != "posix":
-        say("recording works on Linux and macOS; here the script runs untraced.")
+        if not _part.is_preparing():
+            say("recording works on Linux and macOS; here the script runs untraced.")
         return ""
-    if _part.is_helper() and not _part.is_armed:
+    if _part.is_helper() and not _part.is_preparing() and not _part.is_armed:
         return ""  # a worker of the training, not the training
     if RUN_VARIABLE not in os.environ and not settings.in_pytest and any(name in os.environ for name in _PYTEST):
         return ""  # the tests of whoever trains: nobody asked for a folder a test

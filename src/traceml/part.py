@@ -61,7 +61,16 @@ def arm() -> None:
 def is_helper() -> bool:
     """Whether multiprocessing started this process: whether it trains is only known when it does."""
     process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.parent_process() is not None
+    return process is not None and (process.parent_process() is not None or is_preparing())
+
+
+def is_preparing() -> bool:
+    """Whether spawn or forkserver imports the script anew just now, for a child whose work is not known yet.
+
+    Its `parent_process()` is None until that is done, and finalizers that were registered are thrown away behind it.
+    """
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and getattr(process.current_process(), "_inheriting", False)
 
 
 def begin(settings: Settings, arguments: Mapping[str, Any], *, only: Optional[Sequence[str]] = None) -> None:
@@ -80,8 +89,9 @@ def begin(settings: Settings, arguments: Mapping[str, Any], *, only: Optional[Se
     global _arguments, _only, _num_runs  # noqa: PLW0603
     import torch  # noqa: F401, PLC0415  # the script is about to train with it
 
-    if is_armed and not _num_runs and is_helper():
+    if not _num_runs and (is_preparing() or (is_armed and is_helper())):
         _arguments, _only = arguments, only  # whether it trains is not known yet
+        _wait()
         return
     signs.disarm()
     _only = only
@@ -150,6 +160,21 @@ def _open_late(is_step: bool) -> None:  # as signs.arm calls it
     pen = part.session.pen
     pen.late_looks.append(lambda: _seat() if pen.num_steps else None)  # without a backward: the first step's end
     pen.tend_soon()
+
+
+def _wait() -> None:
+    if not is_armed:  # else the signs are armed since torch was imported
+        signs.arm(on_sign=_open_remembered, optimizers=False)
+
+
+def _open_remembered(_is_step: bool) -> None:  # as signs.arm calls it
+    """A spawned process, under plain python, does a step: the init() of its script's import counts from now on."""
+    settings = resolve(init={"total_steps": _arguments.get("total_steps")})
+    if os.environ.get(RUN_VARIABLE):  # one that the way in does not reach
+        _open(settings, _arguments)
+        _seat()
+        return
+    _open_alone(settings, _arguments)
 
 
 def _open(settings: Settings, arguments: Mapping[str, Any]) -> Part:

@@ -113,6 +113,24 @@ def test_a_path_in_no_encoding_at_all_is_no_trouble(tmp_path: Path) -> None:
     assert result.end == ("completed", "end", 0, 40)
 
 
+@pytest.mark.parametrize("name", ["größe".encode(), b"caf\xe9"], ids=["utf-8", "latin-1"])
+@pytest.mark.parametrize("options", [(), ("--save-output",)], ids=" ".join)
+def test_a_path_that_the_locale_has_no_letters_for_is_no_trouble(
+    tmp_path: Path, name: bytes, options: tuple[str, ...]
+) -> None:
+    home = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    home.mkdir()
+    script = os.fsdecode(name + b".py")
+    shutil.copy(RING_TRAINING, home / script)
+    environ = running.environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    result = running.run(home, script, "40", "end", options=options, environ=environ)
+
+    assert (result.code, result.stdout) == (0, TRAINED)
+    assert "Traceback" not in result.stderr
+    assert "40 steps" in result.stderr
+    assert result.end == ("completed", "end", 0, 40)
+
+
 @pytest.mark.parametrize("name", ["json", "queue", "psutil", "select", "dataclasses", "sqlite3"])
 def test_a_module_of_the_users_shadows_none_of_ours(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")

@@ -14,6 +14,7 @@ from traceml.report.compare.comparison import compare as compare_runs
 from traceml.report.compare.schema import comparison_text
 from traceml.views.text.comparison import comparison_card
 from traceml.views.text.markdown import comparison_markdown
+from traceml.wire.paths import usable
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import CompareArguments
@@ -36,7 +37,7 @@ def compare(asked: CompareArguments) -> int:
     chosen = settings.resolve(command_line=asked.options)
     for complaint in chosen.complaints:
         tell(f"{complaint}\n")
-    logs = Path(chosen.logs_dir)
+    logs = Path(usable(chosen.logs_dir))
     before, after = ([finished_report(find_run(name, logs)) for name in side] for side in (asked.before, asked.after))
     found = compare_runs(before, after, margin=asked.margin)
     answer(_text(found, asked.shape))

@@ -167,7 +167,7 @@ class _Node:
         """For the launcher, which holds the other end of our stdout."""
         text = progress_line(self._report(is_running=True)) + "\n"
         with suppress(OSError):  # it has just died
-            os.write(1, text.encode())
+            os.write(1, text.encode(errors="backslashreplace"))
 
     def _write_answer(self, pid: int, report: Report) -> None:
         """For `final_summary()`, `summary()` and `report()` in the rank's process."""
@@ -197,7 +197,7 @@ class _Node:
         self._summarize()
         if self._manifest.is_check and self._collector.ranks_train_on:
             with suppress(OSError):  # the launcher has just died
-                os.write(1, self._check(is_running=True).encode())
+                os.write(1, self._check(is_running=True).encode(errors="backslashreplace"))
 
     def _check(self, *, is_running: bool) -> str:
         reader = StoreReader(self._keeping.database)

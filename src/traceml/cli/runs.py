@@ -15,6 +15,7 @@ from traceml.errors import RunError
 from traceml.report.run import open_run
 from traceml.views.text.columns import to_ascii
 from traceml.views.text.table import WIDTH, RunRow, runs_table
+from traceml.wire.paths import usable
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import RunsArguments
@@ -27,7 +28,7 @@ def runs(asked: RunsArguments) -> int:
     chosen = settings.resolve(command_line=asked.options)
     for complaint in chosen.complaints:
         tell(f"{complaint}\n")
-    logs = Path(chosen.logs_dir)
+    logs = Path(usable(chosen.logs_dir))
     rows = [_row(logs / name) for name in run_names(logs)]
     if not rows:
         tell(f"No runs in '{logs}'. Start one: traceml run train.py\n")

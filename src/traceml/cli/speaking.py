@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from traceml.errors import UsageError
 
@@ -23,14 +24,14 @@ def open_missing() -> None:
 
 
 def answer(text: str) -> None:
-    """Puts an answer on stdout, all of it.
+    """Puts an answer on stdout, all of it, as its encoding can carry it.
 
     Raises:
         UsageError: `cannot-print`: stdout is full.
         BrokenPipeError: Who read it has gone.
     """
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(_carried(text, sys.stdout))
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -43,10 +44,14 @@ def answer(text: str) -> None:
 
 def tell(text: str) -> None:
     """Puts words on stderr as its encoding can carry them; where it takes none, nobody hears us and all goes on."""
-    encoding = sys.stderr.encoding or "ascii"
     try:
-        sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stderr.write(_carried(text, sys.stderr))
         sys.stderr.flush()
     except (OSError, ValueError):
         # Its pending words would fail again at exit and make the exit code 120.
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # until the process ends
+
+
+def _carried(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "ascii"
+    return text.encode(encoding, "replace").decode(encoding)

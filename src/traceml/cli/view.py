@@ -16,6 +16,7 @@ from traceml.report.run import Run, open_run
 from traceml.views.text.card import card
 from traceml.wire.manifest import FILE as MANIFEST_FILE
 from traceml.wire.manifest import write_private
+from traceml.wire.paths import usable
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import ViewArguments
@@ -31,7 +32,7 @@ def view(asked: ViewArguments) -> int:
     chosen = settings.resolve(command_line=asked.options)
     for complaint in chosen.complaints:
         tell(f"{complaint}\n")
-    run = find_run(asked.run, Path(chosen.logs_dir))
+    run = find_run(asked.run, Path(usable(chosen.logs_dir)))
     report = finished_report(run)
     text = summary_text(report) if asked.as_json else card_for(sys.stdout, report)
     answer(text)

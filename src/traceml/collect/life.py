@@ -121,7 +121,7 @@ def _pidfd(pid: int) -> Optional[int]:
 def processes_of(ring_dir: Path) -> set[int]:
     """The processes that were started with this run's folder in their environment, ourselves left out."""
     try:
-        folder = (ring_dir / RUN).read_text(encoding="utf-8", errors="surrogateescape")
+        folder = os.fsdecode((ring_dir / RUN).read_bytes())
     except OSError:
         return set()
     found = set()

@@ -89,7 +89,7 @@ def _orphan(ring_dir: Path) -> Optional[Path]:
     if lock is None:
         return None
     try:
-        folder = Path((ring_dir / RUN).read_text(encoding="utf-8", errors="surrogateescape"))
+        folder = Path(os.fsdecode((ring_dir / RUN).read_bytes()))
         manifest = read_manifest(folder)
         if lives(manifest):
             return None

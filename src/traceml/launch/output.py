@@ -118,8 +118,8 @@ class Capture:
         with suppress(OSError):  # it has gone already
             os.write(self._tell, b"E")
         os.close(self._tell)
-        with os.fdopen(self._hear, encoding="utf-8") as heard:
-            self.note = heard.read()
+        with os.fdopen(self._hear, "rb") as heard:
+            self.note = os.fsdecode(heard.read())
         with suppress(ChildProcessError):  # reaped with the orphans, as PID 1
             os.waitpid(self._pid, 0)
         self._pid = None
@@ -134,7 +134,7 @@ class Capture:
                 os.close(fd)
             self._read_on()
             self._log.close()
-            _write_all(self._said, self._log.note.encode())
+            _write_all(self._said, os.fsencode(self._log.note))
         finally:
             os._exit(0)
 

@@ -18,6 +18,7 @@ from traceml.errors import RunError
 from traceml.schema.names import safe_name
 from traceml.schema.records import Manifest
 from traceml.wire.manifest import SCHEMA_VERSION, write_manifest, write_private
+from traceml.wire.paths import to_file, usable
 from traceml.wire.ringfolder import RUN, remove_ring_folder
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def prepare_run(
             _remove_empty(folder)
             folder = _fallback(folder.name, folder.parent, error, notes)
             write_manifest(folder, manifest)
-        write_private(ring_dir / RUN, str(folder))
+        write_private(ring_dir / RUN, to_file(str(folder)), errors="surrogateescape")
     except BaseException:
         _remove_empty(ring_dir)
         raise
@@ -145,7 +146,7 @@ def allowed_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _run_folder(settings: Settings, script: str, notes: list[str]) -> Path:
-    logs = Path(settings.logs_dir).absolute()
+    logs = Path(usable(settings.logs_dir)).absolute()
     given = safe_name(settings.run_name, max_bytes=_MAX_TRIAL_BYTES) if settings.run_name else None
     try:
         logs.mkdir(parents=True, exist_ok=True)

@@ -39,9 +39,9 @@ def arm(*, on_sign: Callable[[bool], None], optimizers: bool = True) -> None:
             say(f"this process is not recorded: {type(error).__name__}: {error}")
 
     _watch_backward(seen)
+    step.on_first = lambda: seen(is_step=True)  # without a session: with one, no trace_step asks
     if optimizers:
         _watch_optimizers(seen)
-        step.on_first = lambda: seen(is_step=True)
 
 
 def disarm() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Optional
 
 from traceml.wire.manifest import write_private
+from traceml.wire.paths import from_file, to_file
 from traceml.wire.regular import open_regular
 from traceml.wire.ringfolder import NODE
 
@@ -42,7 +43,7 @@ def write_node(ring_dir: Path, node: Node) -> None:
     told = {
         "pid": node.pid,
         "state": node.state,
-        "folder": str(node.folder),
+        "folder": to_file(str(node.folder)),
         "notes": list(node.notes),
         "verdict": node.verdict,
         "num_ranks": node.num_ranks,
@@ -59,7 +60,7 @@ def read_node(ring_dir: Path) -> Node:
         return Node(
             state=str(found["state"]),
             pid=_whole(pid),
-            folder=Path(found["folder"]),
+            folder=Path(from_file(found["folder"])),
             notes=tuple(str(note) for note in found["notes"]),
             verdict=None if verdict is None else str(verdict),
             num_ranks=_whole(ranks),
