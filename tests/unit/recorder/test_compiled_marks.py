@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from tests.unit.recorder.conftest import Recording, since  # noqa: E402
-from traceml.recorder import compiling, step  # noqa: E402
+from traceml.recorder import compiling, session, step  # noqa: E402
 from traceml.recorder.hooks.compiler import legible  # noqa: E402
 from traceml.recorder.step import count, region, trace_step  # noqa: E402
 
@@ -36,6 +36,8 @@ def dynamo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     dynamo.utils.counters.clear()
     monkeypatch.setattr(compiling, "_has_been", False)
     yield dynamo
+    if session._open is not None:  # hooks that stay would see what other tests train
+        session._open.close("end")
     step.begin_session(None)
     dynamo.reset()
     dynamo.utils.counters.clear()
