@@ -84,6 +84,7 @@ def test_accelerate_launch_is_silent_and_what_it_starts_is_the_run(tmp_path: Pat
     assert len(list((tmp_path / "logs").iterdir())) == 1
 
 
+@pytest.mark.ranks  # gloo aborts now and then at its end, bare too
 @pytest.mark.parametrize("launch", [(*TORCHRUN, SCRIPT, "", "no", "4"), (SCRIPT, "", "no", "4", "notebook")])
 def test_two_ranks_are_one_run_whether_torchrun_or_a_notebook_launched_them(
     tmp_path: Path, launch: tuple[str, ...]

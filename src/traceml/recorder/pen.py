@@ -57,6 +57,7 @@ class Pen(_Hot):
         "has_updated",
         "house_due",
         "is_copying",
+        "is_installing",
         "late_looks",
         "loaders",
         "look_for_ranks",
@@ -133,6 +134,7 @@ class Pen(_Hot):
         self.clocked: Optional[list[float]] = None  # while a step is: what its parts cost, in seconds
         self.spent: dict[str, float] = {}  # seconds, by optional signal, since the biller took them
         self.memory_due = NEVER
+        self.is_installing = False  # hooks may tell already; it is sent when all are there
         self.read_memory: Callable[[float], None] = _no_memory
         self.stop_at = -1
         self.stop: Callable[[], None] = _no_memory_stop
@@ -308,6 +310,8 @@ class Pen(_Hot):
         self.watched = tuple(dict.fromkeys((*self.watched, *watched)))
         self.unseen = {phase: why for phase, why in self.unseen.items() if phase not in watched}
         self.unseen.update(unseen)
+        if self.is_installing:
+            return  # the first word must know whether steps are inferred
         self.ring.send(
             Watching(self.watched, self.unseen, self.total_steps, self.infers, self.clock_used, self.clock_note)
         )

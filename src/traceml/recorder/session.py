@@ -181,6 +181,7 @@ class Session:
 
     def _install(self, only: Optional[Collection[str]], *, infer: bool) -> None:
         watched, unseen = [], {}
+        self.pen.is_installing = True
         try:
             self.pen.clock_note = host_clock_note()
         except BaseException as error:  # noqa: BLE001  # guard
@@ -216,6 +217,7 @@ class Session:
         self.pen.sees_models = only is None or phases.FORWARD in only
         if phases.FORWARD in watched or phases.INPUT in watched:
             watched.append(phases.EVAL)
+        self.pen.is_installing = False
         self.pen.tell(watched=tuple(watched), unseen=unseen)
         wraps.renew(self.pen)
 

@@ -56,6 +56,7 @@ def train(how: str, precision: str, every: int) -> None:
                 say(f"{epoch} {number} {loss.item().hex()} {scheduler.get_last_lr()}")
     total = sum(p.double().sum().item() for p in model.parameters())
     say(f"rank {accelerator.process_index}: {total.hex()} {sorted(vars(optimizer))}")
+    accelerator.wait_for_everyone()  # gloo aborts now and then where ranks leave one by one
     accelerator.end_training()
 
 

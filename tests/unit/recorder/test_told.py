@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 from tests.unit.recorder.conftest import Recording  # noqa: E402
+from traceml.recorder import session  # noqa: E402
+from traceml.recorder.pen import Pen  # noqa: E402
 from traceml.recorder.step import count, trace_step  # noqa: E402
-from traceml.schema.records import LoaderInfo  # noqa: E402
+from traceml.schema.records import LoaderInfo, Watching  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -69,3 +72,18 @@ def test_a_loader_says_what_its_batches_come_from(recording: Recording) -> None:
 
     infos = [message for message in recording.messages if isinstance(message, LoaderInfo)]
     assert [(info.is_iterable, info.has_own_sampler) for info in infos] == [(True, False), (False, True)]
+
+
+def test_what_a_hook_tells_while_it_is_installed_waits_until_it_is_known_whether_steps_are_inferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(pen: Pen) -> str:
+        pen.tell(unseen={"sync": "subgroups"})  # as under a process group that was there before
+        return ""
+
+    monkeypatch.setitem(session._HOOKS, "gc", install)
+    recording = Recording(tmp_path)
+    recording.steps()
+
+    first = next(message for message in recording.messages if isinstance(message, Watching))
+    assert (first.infers, first.unseen.get("sync")) == (True, "subgroups")
