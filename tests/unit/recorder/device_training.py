@@ -114,3 +114,21 @@ def told(recording: Recording) -> DeviceTimes:
     reader = RingReader(recording.session.pen.ring.path)
     recording.messages += [message.body for message in reader.messages()]
     return device_times(reader.read(0))
+
+
+def capture_step(training: Training, device: Accelerator, *, step: int) -> None:
+    """One step's forward and backward are captured into a graph; each step is waited for."""
+    graph = device.Graph()
+    num = 0
+
+    def begin() -> None:
+        nonlocal num
+        num += 1
+        if num == step:
+            graph.capture_begin()
+
+    def end() -> None:
+        if num == step:
+            graph.capture_end()
+
+    training.after_fetch, training.after_backward, training.after_step = begin, end, device.wait

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from tests.accelerator import Accelerator  # noqa: E402
 from tests.unit.recorder.conftest import Recording  # noqa: E402
-from tests.unit.recorder.device_training import Costs, Training, untraced  # noqa: E402
+from tests.unit.recorder.device_training import Costs, Training, capture_step, untraced  # noqa: E402
 from traceml.schema.phases import PHASE_INDEX, PHASES  # noqa: E402
 from traceml.schema.records import StepRecord  # noqa: E402
 
@@ -125,20 +125,7 @@ def test_steps_whose_events_were_lost_have_no_device_times_and_the_others_do(tmp
     device = Accelerator()
     recording = Recording(tmp_path, machine=device.machine())
     training = Training(device, num_steps=40)
-    graph = device.Graph()
-    num = 0
-
-    def begin() -> None:
-        nonlocal num
-        num += 1
-        if num == 20:
-            graph.capture_begin()
-
-    def end() -> None:
-        if num == 20:
-            graph.capture_end()
-
-    training.after_fetch, training.after_backward, training.after_step = begin, end, device.wait
+    capture_step(training, device, step=20)
     training.run()
     steps = recording.steps()
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from tests.accelerator import Accelerator  # noqa: E402
 from tests.unit.recorder.conftest import Recording  # noqa: E402
-from tests.unit.recorder.device_training import Costs, Training, bare_losses, told  # noqa: E402
+from tests.unit.recorder.device_training import Costs, Training, bare_losses, capture_step, told  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema.records import Fault, Watching  # noqa: E402
 from traceml.wire import edges  # noqa: E402
@@ -163,20 +163,7 @@ def test_an_accelerator_that_cannot_be_asked_whether_it_is_used_is_a_fault(
 
 def test_a_capture_in_a_step_is_not_broken_and_its_step_is_dropped(device: Accelerator, recording: Recording) -> None:
     training = Training(device, num_steps=40)
-    graph = device.Graph()
-    num = 0
-
-    def begin() -> None:
-        nonlocal num
-        num += 1
-        if num == 20:
-            graph.capture_begin()
-
-    def end() -> None:
-        if num == 20:
-            graph.capture_end()
-
-    training.after_fetch, training.after_backward, training.after_step = begin, end, device.wait
+    capture_step(training, device, step=20)
     losses = training.run()
     found = told(recording)
 
