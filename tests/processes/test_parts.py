@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,16 @@ def test_a_child_that_trains_beside_its_parent_is_a_run_of_its_own_and_is_named_
     assert runs_in(tmp_path) == {"": {0: 10}, "-child-": {0: 7}}
     assert result.stderr.count("TraceML: ") == 1
     assert "each a run of its own: " in result.stderr
+    assert running.nothing_runs(tmp_path)
+
+
+def test_a_script_that_trains_behind_its_child_ends_with_its_own_card_and_is_told_of_the_child(tmp_path: Path) -> None:
+    result = running.run(tmp_path, PARTS, "second")
+
+    assert runs_in(tmp_path) == {"": {0: 7}, "-child-": {0: 10}}
+    assert re.search(r"\b10 (inferred )?steps in ", result.stderr)
+    assert "a process that the script started trained first, `traceml view " in result.stderr
+    assert "each a run of its own" not in result.stderr
     assert running.nothing_runs(tmp_path)
 
 

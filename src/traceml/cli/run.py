@@ -100,19 +100,21 @@ def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
         tell(lines)
 
     outcome = run_script(Job(command, environ, log), keeper, show=show, interval_s=interval_s if is_live else None)
-    _show_end(place, keeper, outcome.notes, has_table=place.manifest.is_check and bool(shown))
+    _show_end(place, keeper, outcome, has_table=place.manifest.is_check and bool(shown))
     return outcome
 
 
-def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...], *, has_table: bool) -> None:
+def _show_end(place: Place, keeper: Keeper, outcome: Outcome, *, has_table: bool) -> None:
     """The card, or the table of a check; the notes; and the ring folder's removal: we are the last who needs it."""
     ring_dir = Path(place.manifest.ring_dir)
     node = read_node(ring_dir)
     folder = node.folder or place.folder
-    for note in filter(None, (*notes, keeper.note, *_noticed(place, node))):
+    for note in filter(None, (*outcome.notes, keeper.note, *_noticed(place, node, outcome))):
         _say(note)
     try:
-        text = (ring_dir / CHECK if place.manifest.is_check else folder / _CARD_FILE).read_text(encoding="utf-8")
+        text = (ring_dir / CHECK if place.manifest.is_check else _card_file(folder, outcome)).read_text(
+            encoding="utf-8"
+        )
     except OSError:
         for note in node.notes:  # those the card would have told
             _say(f"TraceML: {note}")
@@ -123,13 +125,26 @@ def _show_end(place: Place, keeper: Keeper, notes: tuple[str, ...], *, has_table
     remove_ring_folder(ring_dir)
 
 
-def _noticed(place: Place, node: Node) -> Iterator[str]:
+def _card_file(folder: Path, outcome: Outcome) -> Path:
+    """The run's card, or the script's own where it trained behind another process that had become the run."""
+    own = _own_folder(folder, outcome) / _CARD_FILE
+    return own if own.exists() else folder / _CARD_FILE
+
+
+def _own_folder(folder: Path, outcome: Outcome) -> Path:
+    return folder.with_name(f"{folder.name}-child-{outcome.pid}")
+
+
+def _noticed(place: Place, node: Node, outcome: Outcome) -> Iterator[str]:
     """What only we see: that nobody could be reached, and the runs of others that trained beside this one."""
     if node.num_ranks == 0 and not (Path(place.manifest.ring_dir) / ARRIVED).exists():
         yield "TraceML: no Python of this run was seen to import torch; python -I, -S and -E cannot be reached."
-    beside = sorted(place.folder.parent.glob(f"{place.folder.name}-child-*"))
+    own = _own_folder(place.folder, outcome)
+    if own.exists():
+        yield f"TraceML: a process that the script started trained first, `traceml view {place.folder}` shows it."
+    beside = sorted(path.name for path in place.folder.parent.glob(f"{place.folder.name}-child-*") if path != own)
     if beside:
-        names = ", ".join(path.name for path in beside[:_MAX_NAMES])
+        names = ", ".join(beside[:_MAX_NAMES])
         more = f" and {len(beside) - _MAX_NAMES} more" if len(beside) > _MAX_NAMES else ""
         yield f"TraceML: other processes trained, too, each a run of its own: {names}{more}."
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import select
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ from traceml.collect.aligning import Aligning
 from traceml.collect.attempts import Failures, attempt_of, deaths_of
 from traceml.collect.bell import Bell
 from traceml.collect.callbacks import Callbacks
-from traceml.collect.end import Departure, ScriptExit, run_end
+from traceml.collect.end import Departure, ScriptExit, exit_of, run_end, training_exit
 from traceml.collect.halting import why_halted
 from traceml.collect.life import Life, processes_of
 from traceml.collect.stalling import Stalling
@@ -130,10 +128,8 @@ class Collector:
         statuses = [self._life.wait_status(pid) for pid in self.pids]
         if not statuses or None in statuses:
             return None
-        codes = [os.waitstatus_to_exitcode(status) for status in statuses if status is not None]
-        code = next((code for code in codes if code), 0)
-        seen = ScriptExit(code) if code >= 0 else ScriptExit(128 - code, signal.Signals(-code).name)
-        return run_end(replace(self._departed, exit=seen))
+        status = next((status for status in statuses if status), 0)
+        return run_end(replace(self._departed, exit=exit_of(status)))
 
     def ranks_leave(self, patience_s: float) -> bool:
         """Whether every rank's process is gone, within `patience_s` seconds; after `run`."""
@@ -383,9 +379,19 @@ class Collector:
             ended_ns = last_ns or (now_ns if self._sampling is not None else self._manifest.created_ns)
         ended_at = self._manifest.created_at + (ended_ns - self._manifest.created_ns) / 1e9
         return Departure(
-            exit=self._launcher.exit,
+            exit=self._exit(),
             ends=self._ends,
             ended_ns=ended_ns,
             ended_at=ended_at,
             launcher_gone_ns=self._launcher_gone_ns,
         )
+
+    def _exit(self) -> Optional[ScriptExit]:
+        """How the command ended, or the one training that it had started."""
+        told, ranks = self._launcher.exit, self._ranks
+        if told is None or len(ranks) != 1 or ranks[0].pid == self._launcher.script_pid:
+            return told
+        seen, note = training_exit(told, self._life.wait_status(ranks[0].pid))
+        if note:
+            self._callbacks.note(note)
+        return seen

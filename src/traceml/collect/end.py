@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass
 from typing import Final, Optional, Sequence
 
@@ -28,6 +30,28 @@ class Departure:
     ended_ns: int
     ended_at: float
     launcher_gone_ns: Optional[int] = None  # it vanished without a word
+
+
+def exit_of(wait_status: int) -> ScriptExit:
+    """What a launcher would have seen of a process that ended with this wait status."""
+    code = os.waitstatus_to_exitcode(wait_status)
+    return ScriptExit(code) if code >= 0 else ScriptExit(128 - code, signal.Signals(-code).name)
+
+
+def training_exit(told: ScriptExit, wait_status: Optional[int]) -> tuple[ScriptExit, str]:
+    """How the training ended that the command had started, and what is to be noted where the command ended otherwise.
+
+    A shell goes on behind a training, and a training that failed does not end it.
+
+    Args:
+        told: How the command ended.
+        wait_status: How the training's own process ended; None: it is the command itself, or nobody can tell.
+    """
+    own = told if wait_status is None else exit_of(wait_status)
+    if own == told:
+        return told, ""
+    how = f"was killed by {told.signal}" if told.signal is not None else f"ended with exit code {told.code}"
+    return own, f"the command that had started the training {how}"
 
 
 def run_end(departure: Departure) -> RunEnd:

@@ -26,8 +26,9 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the script ended: the code for the shell, and the signal that ended it."""
+    """How the script, which was process `pid`, ended: the code for the shell, and the signal that ended it."""
 
+    pid: int
     code: int
     signal: Optional[int] = None
     notes: tuple[str, ...] = ()  # for the user
@@ -142,7 +143,7 @@ def _watch(
     if capture is not None:
         capture.drain()
     code = script.returncode
-    return Outcome(_SIGNALLED - code, -code) if code < 0 else Outcome(code)
+    return Outcome(script.pid, _SIGNALLED - code, -code) if code < 0 else Outcome(script.pid, code)
 
 
 def _await_collector(signals: Signals, keeper: Keeper) -> None:

@@ -53,7 +53,7 @@ class Biller:
         self.budget = OVERHEAD_BUDGET_PCT / 100  # of the period
         self.interval_s = _INTERVAL_S  # between two clocked steps
         self._state = _WAITING
-        self._is_on = False
+        self._is_on = self._is_left_out = False  # the latter: the compiler has heard of the functions below
         self.due = 0.0  # on the edges' clock
         self._num_seen = -1  # steps at the last look
         self._ours = self._before = (pen.nxt, pen.clock)
@@ -174,6 +174,10 @@ class Biller:
                 spent[1] += done - started
             return now
 
+        if not self._is_left_out:
+            self._is_left_out = True
+            for ours in (who, nxt, clock):
+                pen.skip(ours, whole=True, awaits=False)
         pen.who = who
         return nxt, clock
 

@@ -47,11 +47,8 @@ def begin(pen: Optional[Pen], exchange: Callable[[], None], ours: tuple[Any, ...
         exchange()
 
     pen.on_compiled.append(compiled)
-    if pen.guard.is_on(COMPILER) or pen.skip_code is not None:
-        for function in ours:
-            pen.skip(function, whole=True)
-    else:  # no hook: nothing of ours waits in the import's way, the compiler is seen at the next look
-        pen.skipped += [(function.__code__, True) for function in ours]
+    for function in ours:  # without the hook nothing of ours waits in the import's way: it is seen at the next look
+        pen.skip(function, whole=True, awaits=pen.guard.is_on(COMPILER))
 
 
 def leave_alone(ours: tuple[Any, ...]) -> None:

@@ -262,12 +262,13 @@ class Pen(_Hot):
             self.regions[name] = code
         return code
 
-    def skip(self, function: object, *, whole: bool = False) -> None:
+    def skip(self, function: object, *, whole: bool = False, awaits: bool = True) -> None:
         """Keeps the compiler out of a function of ours that can run under a compiled frame.
 
         Args:
             function: The function.
             whole: And out of whatever it calls, where this torch knows that; nothing of the user's may be among it.
+            awaits: Whether the compiler's import is waited for; else it hears of the function when it is seen.
         """
         code: CodeType = function.__code__  # type: ignore[attr-defined]
         if self.skip_code is not None:
@@ -276,7 +277,8 @@ class Pen(_Hot):
                 skip_below(code)
         else:
             self.skipped.append((code, whole))
-            self.await_compiler()
+            if awaits:
+                self.await_compiler()
 
     def arrived(self) -> None:
         """torch._dynamo is loaded: it hears of our functions, and our hooks of it."""

@@ -43,6 +43,11 @@ def main(how: str, *more: str) -> None:
         child = multiprocessing.get_context("fork").Process(target=train, args=(0, 7))
         child.start()
         child.join()
+    elif how == "second":
+        child = multiprocessing.get_context("fork").Process(target=train, args=(0, 7))
+        child.start()
+        child.join()
+        train()
     elif how == "ranks":
         torch.multiprocessing.spawn(train_as_rank, args=more, nprocs=2)
     elif how == "helper":  # trains in a child, and has an optimizer itself

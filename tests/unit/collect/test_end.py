@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Optional
 
 import pytest
 
-from traceml.collect.end import Departure, ScriptExit, run_end
+from traceml.collect.end import Departure, ScriptExit, run_end, training_exit
 from traceml.schema.records import RankEnd
 
 S = 1_000_000_000
@@ -64,3 +65,21 @@ def test_a_completed_run_names_no_exception() -> None:
     end = run_end(Departure(ScriptExit(0), [RankEnd(0, "exception", "ValueError")], ended_ns=0, ended_at=0.0))
 
     assert (end.status, end.exception) == ("completed", "")
+
+
+def test_a_training_whose_own_end_nobody_can_tell_ended_as_its_command_did() -> None:
+    assert training_exit(ScriptExit(1), None) == (ScriptExit(1), "")
+
+
+def test_a_training_that_ended_well_is_not_what_its_command_failed_with() -> None:
+    own, note = training_exit(ScriptExit(1), 0)
+
+    assert (own, note) == (ScriptExit(0), "the command that had started the training ended with exit code 1")
+
+
+def test_a_training_that_was_killed_is_told_by_its_signal_though_its_command_ended_well() -> None:
+    assert training_exit(ScriptExit(0), signal.SIGKILL)[0] == ScriptExit(137, "SIGKILL")
+
+
+def test_a_training_that_ended_as_its_command_is_no_news() -> None:
+    assert training_exit(ScriptExit(7), 7 << 8) == (ScriptExit(7), "")
