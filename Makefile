@@ -41,8 +41,9 @@ gpu-check: ## the device clock, copies and memory on a real GPU, under 4 min; in
 bench-long: $(VENV)/.stamp-dev ## what must not grow: a million steps of a training, ten million in the store; 5 to 10 min
 	$(BIN)/python benchmarks/bench_long.py
 
-scenarios: $(VENV)/.stamp-dev ## trainings with known causes, each right REPEAT (5) times in a row, the slow ones too
+scenarios: $(VENV)/.stamp-dev ## trainings with known causes, each right REPEAT (5) times in a row; without NAMES the two below behind it
 	$(BIN)/python tests/scenarios/check.py --all --repeat $(REPEAT) $(NAMES)
+	$(if $(NAMES),,@$(MAKE) --no-print-directory ranks-grid compare-budget)
 
 ranks-grid: $(VENV)/.stamp-dev ## how often the right rank and phase is named, of four: 40 min or so; resumed when called again
 	$(BIN)/python -m tests.scenarios.ranks_grid

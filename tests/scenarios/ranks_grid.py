@@ -3,6 +3,7 @@
     python -m tests.scenarios.ranks_grid [--out FILE] [--only PLACE] [--traceml PATH]
 
 Goes on where an earlier call stopped: each run is a line in FILE. About 165 runs of 12 s; not a part of any test.
+Where TRACEML_UPSTREAM_PYTHON names an environment with upstream in it, the first seeds run under that, too.
 Held: at 20 ms and above rank and phase are right in every run, at 5 ms in nine of ten; in runs without a culprit nobody
 is named. 2 ms is printed only. With `--only` one place is run, and nothing is held.
 """
@@ -15,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from tests.scenarios.check import SCRIPTS, find_traceml, run_scenario
+from tests.scenarios.upstream import find_upstream, run_upstream
 
 NUM_RANKS = 4
 PLACES = {
@@ -33,6 +35,8 @@ SEEDS = {2: 3, 5: 10, 20: 3, 60: 3}
 UNIFORM = {"none": 18, "all-input": 6, "comm": 6}
 OUT = Path(__file__).resolve().parents[2] / "benchmarks" / "out" / "ranks-grid.jsonl"
 AT_5_MS = 0.9
+OTHER = ".upstream"  # behind the file's name: upstream's runs
+OTHERS_SEEDS = 1
 
 
 class Cell(NamedTuple):
@@ -91,6 +95,14 @@ def run_cell(traceml: str, cell: Cell) -> str:
     return summary if isinstance(summary, str) else said(summary)
 
 
+def run_other(traceml: str, cell: Cell) -> str:
+    """What upstream says of a run of this cell."""
+    try:
+        return run_upstream(traceml, SCRIPTS, cell.call, ranks=NUM_RANKS)
+    except (subprocess.TimeoutExpired, ValueError, KeyError) as error:
+        return type(error).__name__
+
+
 def read(path: Path) -> Dict[Cell, str]:
     """The runs of earlier calls."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -98,20 +110,23 @@ def read(path: Path) -> Dict[Cell, str]:
     return {Cell(one["place"], one["ms"], one["seed"]): one["said"] for one in found}
 
 
-def matrix(found: Dict[Cell, str]) -> List[str]:
-    """A row a place, a column a delay: how often it was right; and what was said instead."""
-    rows = [f"{'':20}" + "".join(f"{f'{ms} ms':>9}" for ms in SEEDS)]
+def matrix(found: Dict[Cell, str], others: Dict[Cell, str]) -> List[str]:
+    """A row a place, a column a delay: how often it was right; upstream behind it; and what we said instead."""
+    beside = f"   upstream{'':<1}" + "".join(f"{f'{ms} ms':>7}" for ms in SEEDS) if others else ""
+    rows = [f"{'':20}" + "".join(f"{f'{ms} ms':>9}" for ms in SEEDS) + beside]
     for place in (*PLACES, *ROTATING, "lengths", *UNIFORM):
-        columns = ""
-        for ms in SEEDS:
-            right, runs = score(found, place, ms)
-            columns += f"{f'{right}/{runs}' if runs else '':>9}"
-        rows.append(f"{place:20}{columns}")
+        row = f"{place:20}{_columns(found, place, width=9)}"
+        rows.append(f"{row}{'':12}{_columns(others, place, width=7)}".rstrip() if others else row)
     wrong = [(cell, text) for cell, text in sorted(found.items()) if text != cell.wanted]
     return [
         *rows,
         *(f"  {cell.place} {cell.ms} ms seed {cell.seed}: {text}, not {cell.wanted}" for cell, text in wrong),
     ]
+
+
+def _columns(found: Dict[Cell, str], place: str, *, width: int) -> str:
+    scores = [score(found, place, ms) for ms in SEEDS]
+    return "".join(f"{f'{right}/{runs}' if runs else '':>{width}}" for right, runs in scores)
 
 
 def score(found: Dict[Cell, str], place: str, ms: int) -> Tuple[int, int]:
@@ -132,6 +147,19 @@ def broken(found: Dict[Cell, str]) -> List[str]:
     ]
 
 
+def complete(path: Path, wanted: List[Cell], run: Callable[[Cell], str]) -> Dict[Cell, str]:
+    """All runs of these cells; those that are not in the file are made now, and kept there."""
+    found = read(path)
+    for cell in wanted:
+        if cell in found:
+            continue
+        found[cell] = text = run(cell)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**cell._asdict(), "said": text}) + "\n")
+        print(f"{'right' if text == cell.wanted else 'WRONG'}  {cell.call}: {text}", flush=True)
+    return found
+
+
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs what is missing, prints the matrix, and says whether it holds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -140,15 +168,13 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("--traceml", default=find_traceml())
     args = parser.parse_args(argv)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    found = read(args.out)
-    for cell in cells():
-        if cell in found or (args.only and cell.place != args.only):
-            continue
-        found[cell] = text = run_cell(args.traceml, cell)
-        with args.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**cell._asdict(), "said": text}) + "\n")
-        print(f"{'right' if text == cell.wanted else 'WRONG'}  {cell.call}: {text}", flush=True)
-    print("\n".join(matrix(found)))
+    wanted = [cell for cell in cells() if not args.only or cell.place == args.only]
+    found = complete(args.out, wanted, lambda cell: run_cell(args.traceml, cell))
+    upstream, beside = find_upstream(), args.out.with_name(args.out.name + OTHER)
+    if upstream is not None:
+        firsts = [cell for cell in wanted if cell.seed < OTHERS_SEEDS and cell.ms > min(SEEDS)]
+        complete(beside, firsts, lambda cell: run_other(upstream, cell))
+    print("\n".join(matrix(found, read(beside))))
     faults = [] if args.only else broken(found)
     print("\n".join(faults) or "holds")
     return 1 if faults else 0
