@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Iterator, Optional, Sequence
+from typing import TYPE_CHECKING, Final, Iterable, Iterator, Optional, Sequence
 
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.collector import Collector
@@ -161,7 +161,7 @@ class _Node:
             reader.close()
 
     def _answer(self, pid: int) -> None:
-        self._write_answer(pid, self._report(is_running=True))
+        self._write_answers((pid,), self._report(is_running=True))
 
     def _line(self) -> None:
         """For the launcher, which holds the other end of our stdout."""
@@ -169,12 +169,13 @@ class _Node:
         with suppress(OSError):  # it has just died
             os.write(1, text.encode(errors="backslashreplace"))
 
-    def _write_answer(self, pid: int, report: Report) -> None:
-        """For `final_summary()`, `summary()` and `report()` in the rank's process."""
+    def _write_answers(self, pids: Iterable[int], report: Report) -> None:
+        """For `final_summary()`, `summary()` and `report()` in the ranks' processes."""
         shown = {"text": card(report, cwd=self._manifest.cwd)}
         text = json.dumps({"report": to_plain(report), "summary": flat_summary(report), "card": shown})
         try:
-            write_private(self._ring_dir / f"report-{pid}.json", text)
+            for pid in pids:
+                write_private(self._ring_dir / f"report-{pid}.json", text)
         except OSError as error:
             self._note(f"A report that the script asked for could not be written ({error.strerror}).")
 
@@ -189,8 +190,7 @@ class _Node:
             _write_files(self._keeping.folder, report, cwd=self._manifest.cwd)
         except OSError as error:
             self._note(f"The summary could not be written in '{self._keeping.folder}' ({error.strerror}).")
-        for pid in self._collector.pids:
-            self._write_answer(pid, report)
+        self._write_answers(self._collector.pids, report)
 
     def _quiet(self) -> None:
         """The recording is over, and the script goes on."""

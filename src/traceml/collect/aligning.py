@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from traceml.analysis.ledger import Ledger
 
@@ -35,7 +35,7 @@ class Aligning:
             self._ledger = self._begin(identity.world_size)
         self._ledger.feed(identity.rank, steps, regions=state.regions)
 
-    def take(self) -> dict[str, object]:
+    def take(self) -> dict[str, Any]:
         """What is to be stored with the newest steps: complete units, and how far the ledger has come."""
         if self._ledger is None:
             return {}

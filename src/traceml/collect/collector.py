@@ -15,20 +15,21 @@ from traceml.collect.callbacks import Callbacks
 from traceml.collect.end import Departure, ScriptExit, exit_of, run_end, training_exit
 from traceml.collect.halting import why_halted
 from traceml.collect.life import Life, processes_of
+from traceml.collect.rings import Rings
 from traceml.collect.stalling import Stalling
-from traceml.collect.tail import RingTail
-from traceml.errors import WireError
 
 if TYPE_CHECKING:
     from traceml.collect.keeping import Keeping
     from traceml.collect.launcher import Launcher
     from traceml.collect.sampling import Sampling
-    from traceml.collect.tail import Portion
+    from traceml.collect.tail import Portion, RingTail
     from traceml.schema.records import Event, Manifest, RankEnd, RunEnd
 
 TURN_S: Final = 0.2  # a ring holds 2.6 s at 20,000 steps a second
+_CALM_TURN_S: Final = 0.8  # a turn costs as much as 20 steps; whoever asks, or ends, is heard at once
+_BUSY_STEPS: Final = 200  # of a rank in a turn: 1,000 a second
+_STEPS_AT_ONCE: Final = 4_096  # in one transaction
 SAMPLE_NS: Final = 1_000_000_000
-_HALF_MADE_S: Final = 3.0  # a ring whose header is not sound by then never will be
 _EXITS: Final = ("end", "exception")
 _GRACE_S: Final = 1.0  # what a rank has to end in after its script has
 
@@ -36,7 +37,7 @@ _GRACE_S: Final = 1.0  # what a rank has to end in after its script has
 class Collector:
     """Collects one run on one node, from its first ring to its end.
 
-    Loses nothing that the rings still hold; a step is in the database at most 0.5 s after it ended. Costs about 1 % of
+    Loses nothing that the rings still hold; a step is in the database at most 1 s after it ended. Costs about 1 % of
     a core beside the arithmetic of the edges (2 us each).
 
     Args:
@@ -64,9 +65,9 @@ class Collector:
         self._bell = Bell(self._ring_dir)
         self._life = Life(clock)
         self._tails: dict[str, RingTail] = {}
-        self._refused: set[str] = set()
-        self._half_made: dict[str, float] = {}
-        self._cursors = keeping.cursors()
+        self._rings = Rings(
+            self._ring_dir, cursors=keeping.cursors(), noted=callbacks.note, is_live=sampling is not None
+        )
         self._aligning = Aligning(keeping.ledger(), keeping.steps_from)
         self._failures = Failures()
         self._stalling = Stalling()
@@ -75,7 +76,7 @@ class Collector:
         self._sample_at_ns = 0
         self._launcher_gone_ns: Optional[int] = None
         self._exit_at: Optional[float] = None
-        self._was_quiet = False
+        self._was_quiet = self._is_busy = False
         self._orphan_pids: set[int] = set()
         self._departed: Optional[Departure] = None
         self._ends: list[Optional[RankEnd]] = []
@@ -163,9 +164,12 @@ class Collector:
             self._callbacks.spare()
 
     def _drain(self, more: Mapping[str, Any], *, is_due: bool = False) -> None:
-        """Stores what is new; the newest portion together with the states, the live slots and `more`."""
-        newest: Optional[Portion] = None
-        has_news = is_due
+        """Stores what is new of all rings in one transaction, with the states, the live slots and `more`.
+
+        A ring that has much to tell, or begins another attempt, has its earlier portions stored before.
+        """
+        news: list[Portion] = []
+        has_news, self._is_busy = is_due, False
         for tail in sorted(self._tails.values(), key=lambda tail: tail.state.identity.attempt):
             for portion in tail.pump():
                 attempt = tail.state.identity.attempt
@@ -173,23 +177,29 @@ class Collector:
                     self._former[tail.name] = self._tails.pop(tail.name)
                     break
                 if attempt > self._attempt:
-                    if newest is not None:
-                        self._keeping.put(newest, **self._aligning.take())
-                        newest = None
+                    self._put(news)
                     self._begin_attempt(attempt)
                 self._failures.learn(tail.name, portion.taken.steps)
                 has_news = has_news or portion.has_news
                 if portion.is_empty:
                     continue
-                if newest is not None:
-                    self._keeping.put(newest, **self._aligning.take())
-                newest = portion
+                num_steps = len(portion.taken.steps)
+                self._is_busy = self._is_busy or num_steps > _BUSY_STEPS
+                if num_steps + sum(len(one.taken.steps) for one in news) > _STEPS_AT_ONCE:
+                    self._put(news)
+                news.append(portion)
                 self._aligning.feed(tail.state, portion.taken.steps)
                 self._stalling.feed(portion.taken.steps)
-        if newest is not None or has_news:
-            self._store(newest, more, is_due=is_due)
+        if news or has_news:
+            self._store(news, more, is_due=is_due)
 
-    def _store(self, newest: Optional[Portion], more: Mapping[str, Any], *, is_due: bool) -> None:
+    def _put(self, news: list[Portion]) -> None:
+        """Stores these portions, and forgets them."""
+        if news:
+            self._keeping.put(news, **self._aligning.take())
+            news.clear()
+
+    def _store(self, news: Sequence[Portion], more: Mapping[str, Any], *, is_due: bool) -> None:
         now_ns, ranks = self._clock(), self._ranks
         live = [tail.live(now_ns, alive=not self._life.is_gone(tail.pid)) for tail in ranks]
         states = [tail.state for tail in ranks]
@@ -197,10 +207,7 @@ class Collector:
             self._stalling.sampled(more)
             self._tell(self._stalling.look(live, ranks, self._life, now_ns=now_ns))
         live = self._stalling.marked(live)
-        if newest is not None:
-            self._keeping.put(newest, live=live, states=states, **self._aligning.take(), **more)
-        else:
-            self._keeping.append(live=live, states=states, **more)
+        self._keeping.put(news, live=live, states=states, **self._aligning.take(), **more)
 
     def _tell(self, events: Sequence[Event]) -> None:
         if events:
@@ -229,7 +236,7 @@ class Collector:
             portion = tail.finish(end_ns=gone_ns or 0)
             self._failures.learn(tail.name, portion.taken.steps)
             self._aligning.feed(tail.state, portion.taken.steps)
-            self._keeping.put(portion, states=[tail.state], **self._aligning.take())
+            self._keeping.put([portion], states=[tail.state], **self._aligning.take())
         self._tell(self._stalling.over(now_ns))
         self._stalling = Stalling()
         ended = attempt_of(former, self._life, self._failures, now_ns=now_ns)
@@ -237,25 +244,9 @@ class Collector:
         self._aligning = Aligning(None, self._keeping.steps_from)
 
     def _find_rings(self) -> None:
-        try:
-            names = sorted(path.name for path in self._ring_dir.iterdir() if path.suffix == ".ring")
-        except OSError:
-            return  # somebody removed the folder: the maps we hold go on
-        for name in names:
-            if name not in self._tails and name not in self._former and name not in self._refused:
-                self._open(name)
-
-    def _open(self, name: str) -> None:
-        try:
-            tail = RingTail(self._ring_dir / name, rank=len(self._tails), cursors=self._cursors)
-        except WireError as error:
-            since = self._half_made.setdefault(name, time.monotonic())
-            if error.slug == "ring-too-new" or self._sampling is None or time.monotonic() - since > _HALF_MADE_S:
-                self._refused.add(name)
-                self._callbacks.note(str(error))
-            return
-        self._tails[name] = tail
-        self._life.watch(tail.pid, born_before=tail.made_at)
+        for tail in self._rings.find({*self._tails, *self._former}, next_rank=len(self._tails)):
+            self._tails[tail.name] = tail
+            self._life.watch(tail.pid, born_before=tail.made_at)
 
     @property
     def _ranks(self) -> list[RingTail]:
@@ -293,7 +284,7 @@ class Collector:
             fds.append(self._launcher.fd)
         if self._bell.fd is not None:
             fds.append(self._bell.fd)
-        readable, _, _ = select.select(fds, [], [], TURN_S)
+        readable, _, _ = select.select(fds, [], [], TURN_S if self._is_busy else _CALM_TURN_S)
         if self._bell.fd in readable:
             self._bell.hear()
         if self._launcher.fd in readable:
@@ -355,7 +346,7 @@ class Collector:
             portion = tail.finish(end_ns=gone_ns or 0)
             last_ns = max([last_ns, *(part.start_ns + part.duration_ns for part in portion.taken.segments)])
             self._aligning.feed(tail.state, portion.taken.steps)
-            self._keeping.put(portion, states=[tail.state], **self._aligning.take())
+            self._keeping.put([portion], states=[tail.state], **self._aligning.take())
         died = deaths_of(ranks, self._life, self._failures, memory_of=self._stalling.memory_of, now_ns=now_ns)
         self._tell([*self._stalling.over(now_ns), *died])
         self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])

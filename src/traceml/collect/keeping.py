@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.network import is_network
 from traceml.errors import RunError
@@ -22,7 +22,7 @@ from traceml.wire.manifest import write_manifest
 if TYPE_CHECKING:
     from traceml.collect.tail import Portion
     from traceml.schema.attempts import Attempt
-    from traceml.schema.records import Manifest, RunEnd
+    from traceml.schema.records import Manifest, RankState, RunEnd
     from traceml.schema.syncs import LedgerState
 
 DATABASE: Final = Path("node-0") / "run.db"
@@ -61,6 +61,7 @@ class Keeping:
         self._has_moved = False
         self._num_dropped = 0
         self._retry_at = 0.0
+        self._states: dict[int, RankState] = {}  # those that are stored
         self._copy_at = time.monotonic() + _COPY_S
         home = folder if home is None else home
         self._home = home if is_network(home) else None
@@ -122,16 +123,17 @@ class Keeping:
         except RunError as error:
             self._noted(f"The steps of attempt {ended.number} could not be kept: {error}")
         self._store.begin_attempt(ended)
+        self._states.clear()
 
-    def put(self, portion: Portion, **more: Any) -> None:
-        """Stores a portion of a ring with its cursors, in one transaction."""
-        taken = portion.taken
+    def put(self, portions: Sequence[Portion], *, states: Sequence[RankState] = (), **more: Any) -> None:
+        """Stores portions of rings with their cursors, in one transaction. States that are stored are left out."""
         self.append(
-            steps=taken.steps,
-            segments=taken.segments,
-            events=taken.events,
-            memory=(*portion.memory, *more.pop("memory", ())),
-            cursors=portion.cursors,
+            steps=[step for portion in portions for step in portion.taken.steps],
+            segments=[segment for portion in portions for segment in portion.taken.segments],
+            events=[event for portion in portions for event in portion.taken.events],
+            memory=[*(one for portion in portions for one in portion.memory), *more.pop("memory", ())],
+            cursors={name: at for portion in portions for name, at in portion.cursors.items()},
+            states=[state for state in states if self._states.get(state.identity.rank) != state],
             **more,
         )
 
@@ -200,6 +202,7 @@ class Keeping:
         except StoreFull as error:
             self._move(error)
             self._store.append(**records)
+        self._states.update({state.identity.rank: state for state in records.get("states", ())})
 
     def _move(self, error: StoreFull) -> None:
         """Goes on elsewhere, once: a second full disk is the error's to tell."""

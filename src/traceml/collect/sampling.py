@@ -33,6 +33,7 @@ class Sampling:
             ranks: The living ranks: process and state.
         """
         samples, memory = [], []
+        capacity_bytes = self._host.memory_limit_bytes()
         for pid, state in ranks:
             sampler = self._processes.setdefault(pid, ProcessSampler(pid))
             sample = sampler.sample(state.identity.rank, at_ns)
@@ -40,7 +41,7 @@ class Sampling:
                 continue
             samples.append(sample)
             if sample.rss_bytes is not None and state.identity.device == "cpu":
-                memory.append(self._rss(sample, state))
+                memory.append(_rss(sample, state, capacity_bytes))
         runnable = None if self._host.sees_everybody else num_running_threads([pid for pid, _ in ranks])
         return {
             "processes": samples,
@@ -53,13 +54,14 @@ class Sampling:
         """Lets the drivers go."""
         self._devices.close()
 
-    def _rss(self, sample: ProcessSample, state: RankState) -> MemoryReading:
-        assert sample.rss_bytes is not None
-        return MemoryReading(
-            rank=sample.rank,
-            at_ns=sample.at_ns,
-            step=state.last_step or 0,
-            source="rss",
-            allocated_bytes=sample.rss_bytes,
-            capacity_bytes=self._host.memory_limit_bytes(),
-        )
+
+def _rss(sample: ProcessSample, state: RankState, capacity_bytes: Optional[int]) -> MemoryReading:
+    assert sample.rss_bytes is not None
+    return MemoryReading(
+        rank=sample.rank,
+        at_ns=sample.at_ns,
+        step=state.last_step or 0,
+        source="rss",
+        allocated_bytes=sample.rss_bytes,
+        capacity_bytes=capacity_bytes,
+    )

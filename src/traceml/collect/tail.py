@@ -63,7 +63,8 @@ class RingTail:
     @property
     def state(self) -> RankState:
         """What is known of the rank."""
-        return replace(self._builder.state, num_lost_messages=self._reader.num_lost_messages)
+        state, num_lost = self._builder.state, self._reader.num_lost_messages
+        return state if state.num_lost_messages == num_lost else replace(state, num_lost_messages=num_lost)
 
     @property
     def wanted(self) -> int:

@@ -6,11 +6,12 @@ import dataclasses
 import math
 import typing
 from functools import cache
-from typing import Any, Mapping, TypeVar, Union
+from typing import Any, Mapping, Optional, TypeVar, Union
 
 T = TypeVar("T")
 _MAX_DEPTH = 16
 _MOST = 1 << 64
+_SCALARS = frozenset({int, float, str, bool, type(None)})
 
 
 class StructError(ValueError):
@@ -19,8 +20,12 @@ class StructError(ValueError):
 
 def to_plain(value: Any) -> Any:
     """A record as dicts, lists, strings, numbers, bools and None."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    names = _names(kind)
+    if names is not None:
+        return {name: to_plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -36,6 +41,11 @@ def from_plain(kind: type[T], value: Any) -> T:
     """
     made: T = _read(kind, value, "", 0)
     return made
+
+
+@cache
+def _names(kind: type) -> Optional[tuple[str, ...]]:
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 @cache

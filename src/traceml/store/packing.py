@@ -42,13 +42,14 @@ class Totals(NamedTuple):
 
 def pack_numbers(numbers: Iterable[int]) -> bytes:
     """Whole numbers of at least 0, 7 bits a byte."""
-    out = bytearray()
+    out: list[int] = []
+    append = out.append
     for number in numbers:
         rest = number
         while rest > _LOW_BITS:
-            out.append(rest & _LOW_BITS | _MORE)
+            append(rest & _LOW_BITS | _MORE)
             rest >>= 7
-        out.append(rest)
+        append(rest)
     return bytes(out)
 
 
