@@ -149,6 +149,8 @@ class InferredSteps(Periods):
         self._period.is_fed_before |= is_training
         if not self._is_inferring:
             return
+        if is_training and self._has_worked and self._piece is not None:
+            self._end_inferred("by_loader")  # this loop fetches before it updates: so it did at the other batches
         self._has_run_out = is_training or self._has_run_out
         self._is_next_batch |= is_training and not self._has_worked
         if not self._has_worked and not self._fetches.has_open:

@@ -48,6 +48,7 @@ def _found(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:
     yield from _untimed(facts)
     yield from given_up(states)
     yield from _missing(facts, states)
+    yield from _without_update(facts)
 
 
 def fold(events: Sequence[Event]) -> tuple[tuple[EventInfo, ...], tuple[str, ...]]:
@@ -173,6 +174,19 @@ def _missing(facts: Facts, states: Sequence[RankState]) -> Iterator[str]:
         yield f"nothing was heard of rank {first}{more} of {facts.world_size}"
     for reason, names in _unwatched(states).items():
         yield f"not watched: {', '.join(phases.label(name) for name in names)} ({reason})"
+
+
+def _without_update(facts: Facts) -> Iterator[str]:
+    """Steps that mostly have one batch, and some more: those of an accumulation have the same number each."""
+    for rank in facts.ranks:
+        num_batches, num_steps = rank.all_micro_batches, rank.num_steps
+        num_more = num_batches - num_steps
+        if rank.state.inferred and max(2, _NOTED_SHARE * num_steps) <= num_more < num_steps:
+            yield (
+                f"{units.count(num_more)} of {units.count(num_batches)} batches ended without an update of their own: "
+                "the time of a skipped one is in the next step"
+            )
+            return
 
 
 def _unwatched(states: Sequence[RankState]) -> Mapping[str, list[str]]:

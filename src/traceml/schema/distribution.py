@@ -8,6 +8,7 @@ from typing import Iterable, Iterator, Optional, Sequence
 
 _GAMMA = 1.02  # neighbouring bucket borders; the geometric middle is at most 1 % from any value in the bucket
 _LOG_GAMMA = math.log(_GAMMA)
+_ROUNDING = 1e-9  # 0.95 x 20 is a little more than 19
 
 
 def bucket_of(value: int) -> int:
@@ -77,7 +78,7 @@ class Distribution:
         return self.total / self.count if self.count else None
 
     def quantile(self, share: float, *, num_zeros: int = 0) -> Optional[float]:
-        """The value below which `share` of all lie, None without values.
+        """The least value that `share` of all do not exceed (nearest rank), None without values.
 
         Args:
             share: 0 to 1.
@@ -86,7 +87,7 @@ class Distribution:
         num_all = self.count + num_zeros
         if not num_all:
             return None
-        position = share * (num_all - 1)
+        position = max(0, math.ceil(share * num_all - _ROUNDING) - 1)
         if position < num_zeros:
             return 0.0
         passed = num_zeros

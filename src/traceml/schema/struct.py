@@ -20,7 +20,7 @@ class StructError(ValueError):
 
 def to_plain(value: Any) -> Any:
     """A record as dicts, lists, strings, numbers, bools and None."""
-    kind = type(value)
+    kind = value.__class__
     if kind in _SCALARS:
         return value
     names = _names(kind)

@@ -325,6 +325,20 @@ def test_a_batch_fetched_before_the_update_is_the_next_steps_and_ends_none() -> 
     assert builder.state.unsure == ""
 
 
+def test_a_loop_that_fetches_before_each_update_has_a_step_an_update_in_every_epoch() -> None:
+    script = EdgeScript(infers=True)
+    for _ in range(3):
+        script.iterator().fetch(1)
+        for _ in range(19):
+            script.learn().fetch(1).update()
+        script.learn().exhaust(0).update()
+
+    builder, steps, _ = inferred(script)
+
+    assert [step.num_optimizer_steps for step in steps] == [1] * 60
+    assert builder.state.unsure == ""
+
+
 def test_two_passes_of_one_optimizer_step_are_one_step() -> None:
     def body(script: EdgeScript, number: int) -> None:
         if number == 0:

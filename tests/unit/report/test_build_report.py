@@ -355,6 +355,20 @@ def test_unsure_steps_get_no_step_verdict_and_no_steps_a_second() -> None:
     assert any("24 by an optimizer" in note for note in report.coverage.notes)
 
 
+@pytest.mark.parametrize(("num_fetched", "is_noted"), [(1, False), (2, True), (4, False)])
+def test_batches_whose_update_was_skipped_are_a_note_and_an_accumulation_is_none(
+    num_fetched: int, is_noted: bool
+) -> None:
+    every = 5 if num_fetched == 2 else 1
+    steps = [step._replace(num_micro_batches=num_fetched if step.step % every == 0 else 1) for step in usual()]
+
+    report = report_of(FakeStore(steps, ranks=[replace(state_of(), inferred=True)]))
+
+    said = "20 of 120 batches ended without an update of their own: the time of a skipped one is in the next step"
+    assert (said in report.coverage.notes) is is_noted
+    assert any("without an update" in note for note in report.coverage.notes) is is_noted
+
+
 def test_steps_that_were_left_out_or_passed_over_are_counted_in_notes() -> None:
     state = replace(state_of(), unrecorded=Unrecorded(in_threads=12, overlapping=1))
     steps = [step._replace(failed_in=HALTED) if step.step in (7, 8) else step for step in usual()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,15 @@ def test_the_first_line_says_how_the_run_ended(run: dict[str, Any], words: str) 
     first = card(report_of(steps=41, duration_s=6.4, **run)).splitlines()[0]
 
     assert words in first
+
+
+def test_a_long_exception_gives_way_and_no_word_behind_it_does() -> None:
+    report = report_of(name="a-name-of-its-own-that-is-long", status="failed", exception="Deprecation" * 9)
+
+    second = card(report).splitlines()[1]
+
+    assert second.startswith("          failed with De…")
+    assert re.search("Deprecation after [0-9,]+ steps in .* · 1 rank$", second)
 
 
 def test_data_of_a_moment_ago_is_not_called_old() -> None:

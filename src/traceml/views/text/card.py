@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WIDTH: Final = 80
 _SHOWN_PCT: Final = 0.5  # a phase below is folded into the rest
 _INDENT: Final = 6
+_BEHIND_NAME: Final = 10  # "TraceML · "
 _LABEL: Final = 12  # of the rows below the bars
 _MAX_PHASE: Final = 22
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
@@ -85,19 +86,20 @@ def _first_lines(report: Report, width: int) -> Iterator[str]:
     run = report.run
     steps = plural(run.steps, "inferred step" if run.inferred else "step")
     took, ended = seconds(run.duration_s), ending(run)
-    ranks = plural(run.world_size, "rank")
+    ranks = [plural(run.world_size, "rank")] if run.steps or report.coverage.ranks else []  # else nobody is one
     if ended:
-        said = [f"{ended} after {steps} in {took}", ranks]
+        said = [f" after {steps} in {took}", *ranks]
     elif run.status == "running":
-        said = [f"running: {steps} in {took}", ranks, *_as_of(run)]
+        said = [f"running: {steps} in {took}", *ranks, *_as_of(run)]
     else:
-        said = [f"{steps} in {took}", ranks, clean(run.status)]
+        said = [f"{steps} in {took}", *ranks, clean(run.status)]
     name, behind = f"TraceML · {clean(run.name)}", " · ".join(said)
-    if columns.width_of(f"{name} · {behind}") <= width:
-        yield f"{name} · {behind}"
+    if columns.width_of(f"{name} · {ended or ''}{behind}") <= width:
+        yield f"{name} · {ended or ''}{behind}"
         return
     yield columns.fit(name, width)
-    yield columns.fit(f"          {behind}", width)
+    ended = columns.fit(ended, max(1, width - _BEHIND_NAME - columns.width_of(behind))) if ended else ""
+    yield columns.fit(f"{'':{_BEHIND_NAME}}{ended}{behind}", width)
 
 
 def _as_of(run: RunInfo) -> tuple[str, ...]:
