@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from traceml.schema.records import Event, Manifest, RankEnd, RunEnd
 
 TURN_S: Final = 0.2  # a ring holds 2.6 s at 20,000 steps a second
-_CALM_TURN_S: Final = 0.8  # a turn costs as much as 20 steps; whoever asks, or ends, is heard at once
+_CALM_LOOKS: Final = (
+    4  # a calm run's turn is so many: it costs as much as 20 steps; whoever asks or ends is heard at once
+)
+_FEW: Final = 8  # ranks that are looked at within a turn, too: a short stop lies between two looks
 _BUSY_STEPS: Final = 200  # of a rank in a turn: 1,000 a second
 _STEPS_AT_ONCE: Final = 4_096  # in one transaction
 SAMPLE_NS: Final = 1_000_000_000
@@ -284,7 +287,13 @@ class Collector:
             fds.append(self._launcher.fd)
         if self._bell.fd is not None:
             fds.append(self._bell.fd)
-        readable, _, _ = select.select(fds, [], [], TURN_S if self._is_busy else _CALM_TURN_S)
+        num_looks = 1 if self._is_busy else _CALM_LOOKS
+        readable: list[int] = []
+        while num_looks and not readable:
+            readable, _, _ = select.select(fds, [], [], TURN_S)
+            num_looks -= 1
+            if num_looks and len(self._tails) <= _FEW:
+                self._notice_halts()
         if self._bell.fd in readable:
             self._bell.hear()
         if self._launcher.fd in readable:
