@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from traceml.collect.end import ScriptExit
+from traceml.wire import panel
+
+if TYPE_CHECKING:
+    from traceml.schema.panel import PanelRequest
 
 
 class Launcher:
@@ -23,6 +27,7 @@ class Launcher:
         self.script_pid: Optional[int] = None
         self.exit: Optional[ScriptExit] = None
         self.wants_line = False  # whoever gives it sets this back
+        self.wants_panel: Optional[PanelRequest] = None  # likewise; the newest question, an older one needs no answer
         self._rest = b""
 
     def hear(self) -> None:
@@ -50,6 +55,7 @@ class Launcher:
         if isinstance(found.get("script"), int):
             self.script_pid = found["script"]
         self.wants_line = self.wants_line or found.get("line") is True
+        self.wants_panel = panel.heard(found) or self.wants_panel
         told = found.get("exit")
         if isinstance(told, dict) and isinstance(told.get("code"), int):
             name = told.get("signal")
