@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple, Sequence
 
-from traceml.schema import phases, units
+from traceml.schema import phases
 from traceml.views.terminal import cells, rows
 from traceml.views.terminal.palette import PLAIN, Style, sign_of
 from traceml.views.text.words import millis
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from traceml.views.terminal.rows import Row
 
 REST: Final = "rest"
+OTHER: Final = "other"  # the rest, and what had no room in the legend
 _SHOWN_PCT: Final = 1.0  # a phase below is part of the rest
 _RESTS: Final = (phases.IN_STEP, phases.BETWEEN_STEPS, phases.GC)
 _MAX_LABEL: Final = 18
@@ -34,13 +36,27 @@ def parts_of(step_time: StepTimeInfo) -> list[Part]:
     """The phases of at least 1 % of the period, in the order of every face; all else is the rest, and comes last."""
     found, rest_ms, rest_pct = [], 0.0, 0.0
     for phase, info in step_time.phases.items():
-        if info.pct is None or info.mean_ms is None or not info.pct > 0:
+        if info.pct is None or info.mean_ms is None or not 0 < info.pct < math.inf or not math.isfinite(info.mean_ms):
             continue
         if info.pct < _SHOWN_PCT or phase in _RESTS:
             rest_ms, rest_pct = rest_ms + info.mean_ms, rest_pct + info.pct
         else:
             found.append(Part(phase, label_of(phase), info.mean_ms, info.pct))
     return [*found, Part(REST, REST, rest_ms, rest_pct)] if rest_pct > 0 else found
+
+
+def folded(parts: Sequence[Part], columns: int) -> list[Part]:
+    """The parts that a legend of so many cells can name; the smallest ones are one, `other`, at the end."""
+    kept = list(parts)
+    while len(kept) > 2 and rows.width(_legend(kept, is_ascii=False)) > columns:  # noqa: PLR2004  # one and the others
+        rest = [part for part in kept if part.phase == REST]
+        named = [part for part in kept if part.phase != REST]
+        least = min(named, key=lambda part: part.pct)
+        named.remove(least)
+        together = [least, *rest]
+        ms, pct = sum(part.ms for part in together), sum(part.pct for part in together)
+        kept = [*named, Part(REST, OTHER, ms, pct)]
+    return kept
 
 
 def label_of(phase: str) -> str:
@@ -77,9 +93,11 @@ def legend(parts: Sequence[Part], columns: int, *, is_ascii: bool = False) -> Ro
 
 def _legend(parts: Sequence[Part], *, is_ascii: bool) -> Row:
     row: Row = []
-    is_long = max(part.ms for part in parts) >= _MS_UNTIL
+    whole_ms = sum(part.ms for part in parts)
+    is_long = whole_ms >= _MS_UNTIL
+    decimals = max(0, 2 - math.floor(math.log10(whole_ms))) if 0 < whole_ms < _MS_UNTIL else 1
     for part in parts:
-        told = millis(part.ms) if is_long else units.significant(part.ms)
+        told = millis(part.ms) if is_long else f"{part.ms:,.{decimals}f}"
         row += [(_GAP * bool(row), PLAIN), _segment(part.phase, 1, is_ascii=is_ascii), (f" {part.label} {told}", PLAIN)]
     return row if is_long else [*row, (" ms", PLAIN)]
 

@@ -14,6 +14,7 @@ ELLIPSIS: Final = "…"
 _MAX_MARKS: Final = 2  # on one letter: as many as any language stacks
 _ENDS: Final = (": ", "; ", ". ", ", ")  # of a clause
 _KEPT: Final = 0.6  # of the room: less is not given up for a clause that ends well
+_LEAST_KEPT: Final = 0.5  # nor less than this for a whole word: a word so long is code, or a path
 
 
 def clean(text: str) -> str:
@@ -36,12 +37,24 @@ def shorten(text: str, room: int) -> str:
     if room < 1:
         return ""
     whole = head(text, room - 1)
-    if not text[len(whole)].isspace():
-        whole = whole[: whole.rfind(" ")] if " " in whole.strip() else whole
+    at = len(whole) if text[len(whole)].isspace() else whole.rfind(" ")
+    if at >= _LEAST_KEPT * len(whole):
+        whole = whole[:at]
     ends = [whole.rfind(mark) for mark in _ENDS]
     if max(ends) >= _KEPT * room:
         whole = whole[: max(ends)]
     return whole.rstrip(" ,;:.·") + ELLIPSIS
+
+
+def two_lines(text: str, first: int, second: int) -> tuple[str, str]:
+    """The text on two lines of so many cells: behind a clause where both then fit, else full; shortened at the end."""
+    whole = head(text, first + 1)
+    ends = [text.rfind(mark, 0, len(whole)) + len(mark) for mark in _ENDS if mark in whole]
+    for at in sorted(ends, reverse=True):
+        if width_of(text[:at].rstrip()) <= first and width_of(text[at:]) <= second:
+            return text[:at].rstrip(), text[at:]
+    line = next(columns.wrap(text, max(1, first)), "")
+    return line, shorten(text[len(line) :].strip(), second)
 
 
 def _varies(ch: str) -> bool:

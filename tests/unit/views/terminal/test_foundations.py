@@ -98,7 +98,7 @@ def test_phases_under_one_percent_are_part_of_the_rest_which_comes_last() -> Non
     parts = bar.parts_of(report_of(mean_ms=times).step_time)
 
     assert [part.label for part in parts] == ["input", "forward", "augment", "rest"]
-    assert rows.plain(bar.legend(parts, 70)) == "█ input 38.1  ▓ forward 25.0  ▐ augment 9.00  ░ rest 0.900 ms"
+    assert rows.plain(bar.legend(parts, 70)) == "█ input 38.1  ▓ forward 25.0  ▐ augment 9.0  ░ rest 0.9 ms"
 
 
 def test_where_the_legend_has_no_room_the_smallest_part_goes_first() -> None:
