@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 REST: Final = "rest"
 OTHER: Final = "other"  # the rest, and what had no room in the legend
+_SHORT: Final = {phases.SYNC: "waits", phases.H2D: "copies"}
 _SHOWN_PCT: Final = 1.0  # a phase below is part of the rest
 _RESTS: Final = (phases.IN_STEP, phases.BETWEEN_STEPS, phases.GC)
 _MAX_LABEL: Final = 18
@@ -45,18 +46,30 @@ def parts_of(step_time: StepTimeInfo) -> list[Part]:
     return [*found, Part(REST, REST, rest_ms, rest_pct)] if rest_pct > 0 else found
 
 
-def folded(parts: Sequence[Part], columns: int) -> list[Part]:
-    """The parts that a legend of so many cells can name; the smallest ones are one, `other`, at the end."""
-    kept = list(parts)
-    while len(kept) > 2 and rows.width(_legend(kept, is_ascii=False)) > columns:  # noqa: PLR2004  # one and the others
-        rest = [part for part in kept if part.phase == REST]
-        named = [part for part in kept if part.phase != REST]
-        least = min(named, key=lambda part: part.pct)
+def folded(parts: Sequence[Part], columns: int, *, kept: Sequence[str] = ()) -> list[Part]:
+    """The parts that a legend of so many cells can name; the smallest ones are one, `other`, at the end.
+
+    Args:
+        parts: As `parts_of` gives them.
+        columns: The legend's.
+        kept: Phases that the verdict speaks of: they are named as long as anything is.
+    """
+    found = list(parts)
+    if _width(found) > columns:
+        found = [part._replace(label=_SHORT.get(part.phase, part.label)) for part in found]
+    while len(found) > 2 and _width(found) > columns:  # noqa: PLR2004  # one and the others
+        rest = [part for part in found if part.phase == REST]
+        named = [part for part in found if part.phase != REST]
+        least = min(named, key=lambda part: (part.phase in kept, part.pct))
         named.remove(least)
         together = [least, *rest]
         ms, pct = sum(part.ms for part in together), sum(part.pct for part in together)
-        kept = [*named, Part(REST, OTHER, ms, pct)]
-    return kept
+        found = [*named, Part(REST, OTHER, ms, pct)]
+    return found
+
+
+def _width(parts: Sequence[Part]) -> int:
+    return rows.width(_legend(parts, is_ascii=False)) if parts else 0
 
 
 def label_of(phase: str) -> str:

@@ -48,10 +48,11 @@ def shorten(text: str, room: int) -> str:
 
 def two_lines(text: str, first: int, second: int) -> tuple[str, str]:
     """The text on two lines of so many cells: behind a clause where both then fit, else full; shortened at the end."""
-    whole = head(text, first + 1)
-    ends = [text.rfind(mark, 0, len(whole)) + len(mark) for mark in _ENDS if mark in whole]
-    for at in sorted(ends, reverse=True):
-        if width_of(text[:at].rstrip()) <= first and width_of(text[at:]) <= second:
+    if width_of(text) <= first:
+        return text, ""
+    for mark in _ENDS:
+        at = text.rfind(mark, 0, len(head(text, first)) + len(mark)) + len(mark)
+        if at >= len(mark) and width_of(text[:at].rstrip()) <= first and width_of(text[at:]) <= second:
             return text[:at].rstrip(), text[at:]
     line = next(columns.wrap(text, max(1, first)), "")
     return line, shorten(text[len(line) :].strip(), second)

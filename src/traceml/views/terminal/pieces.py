@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from traceml.views.terminal.rows import Row
 
 LABEL: Final = 8  # cells, behind three blanks
-_LEFT: Final = 3 + LABEL
+_INDENT: Final = 3
+_LEFT: Final = _INDENT + LABEL
 _DOT: Final = " · "
 _MS_UNTIL: Final = 10_000
 _PERIOD: Final = "period"
@@ -136,12 +137,16 @@ def _without_severity(badge: Row) -> Row:
 
 def period(report: Report, canvas: Canvas) -> list[Row]:
     """Two rows: the mean period as a bar, and its legend."""
-    parts = bar.folded(bar.parts_of(report.step_time), canvas.columns - _LEFT)
+    parts, room = bar.parts_of(report.step_time), canvas.columns - _LEFT
+    is_whole = bool(parts) and bar.folded(parts, room) == parts
+    if not is_whole:  # the legend's row begins further left
+        room = canvas.columns - _INDENT
+        parts = bar.folded(parts, room, kept=blamed(report))
     drawn = bar.bar(parts, canvas.columns - _LEFT, is_ascii=canvas.is_ascii)
     if not drawn:
         return []
-    legend = bar.legend(parts, canvas.columns - _LEFT, is_ascii=canvas.is_ascii)
-    return [labelled(_mean(report), drawn), labelled("", legend)]
+    legend = bar.legend(parts, room, is_ascii=canvas.is_ascii)
+    return [labelled(_mean(report), drawn), labelled("", legend) if is_whole else [(" " * _INDENT, PLAIN), *legend]]
 
 
 def period_in_one(report: Report, canvas: Canvas) -> list[Row]:
@@ -175,9 +180,13 @@ def curved_phase(report: Report) -> Optional[str]:
         for name, info in report.step_time.phases.items()
         if info.pct is not None and info.mean_ms is not None and name in phases.LABELS
     }
-    blamed = [name for finding in report.step_time.findings[:1] for name in finding.phases]
-    wanted = [name for name in (*blamed, phases.INPUT) if known.get(name)]
+    wanted = [name for name in (*blamed(report), phases.INPUT) if known.get(name)]
     return next(iter(wanted), None) or max(known, key=lambda name: known[name], default=None)
+
+
+def blamed(report: Report) -> tuple[str, ...]:
+    """The phases that the first finding of the step time speaks of."""
+    return tuple(name for finding in report.step_time.findings[:1] for name in finding.phases)
 
 
 def curves(report: Report, series: Mapping[str, Series], canvas: Canvas) -> Iterator[tuple[str, Row]]:
@@ -281,8 +290,8 @@ def now(report: Report, canvas: Canvas) -> list[Row]:
     doing = state.doing_in_words(report)
     memory = memory_in_words(report)
     told = [doing] if doing and (not report.run.steps or _is_long(report)) else []
-    told += [f"memory {memory}"] if memory else []
     told += filter(None, [ranks_in_words(report, is_long=False)])
+    told += [f"memory {memory}"] if memory else []
     told += state.host_in_words(report, is_long=False)
     return _joined("now", told, canvas)
 

@@ -20,6 +20,7 @@ _LINE: Final = "─"
 _LEFT: Final = 3  # "── "
 _DOT: Final = " · "
 _LEAST_NAME: Final = 12
+_LAST: Final = 0  # goes at last; a run's end in a word before it
 _LEAST_LINE: Final = 2  # between what is said left and right
 
 
@@ -39,8 +40,8 @@ def rule(report: Report, moment: Moment, columns: int) -> Row:
             return [(cells.head(_LINE * columns, columns), DIM)]
         least = max(told, key=lambda part: part[2])
         told.remove(least)
-        if least[2] == 0 and least[0] != report.run.status and not state.is_running(report):
-            told.append((cells.clean(report.run.status), least[1], 0))
+        if least[2] == _LAST and not state.is_running(report):
+            told.append((cells.clean(report.run.status), least[1], _LAST - 1))
 
 
 def _told(report: Report, moment: Moment) -> Iterator[tuple[str, Style, int]]:
@@ -55,11 +56,11 @@ def _told(report: Report, moment: Moment) -> Iterator[tuple[str, Style, int]]:
         yield f"yours {units.count(run.user_step)}", DIM, 5
     if is_over:
         style = ALARM if run.status in ("failed", "killed") else BOLD
-        yield state.end_in_words(report), style, 0
+        yield state.end_in_words(report), style, _LAST
         return
     age = state.age_in_words(report, moment)
     if age:
-        yield age, BOLD, 0
+        yield age, BOLD, _LAST
         return
     pace = _pace(report, moment)
     if pace is not None and run.steps:

@@ -19,6 +19,7 @@ from tests.unit.views.report_builders import (
 from traceml.report.contract import (
     BytesInfo,
     EventInfo,
+    FindingInfo,
     ImpactInfo,
     PeriodInfo,
     PhaseRanks,
@@ -157,7 +158,10 @@ def _nothing_yet(live: Any) -> Report:
 
 def _straggler() -> Report:
     mean_ms = {"input": 3.1, "forward": 25.0, "backward": 14.6, "sync": 35.1, "optimizer": 3.2}
-    return _running(verdict=_STRAGGLER, mean_ms=mean_ms, ranks=_RANKS, world_size=4)
+    report = _running(verdict=_STRAGGLER, mean_ms=mean_ms, ranks=_RANKS, world_size=4)
+    v = _STRAGGLER
+    finding = FindingInfo(v.diagnosis, v.severity, v.summary, v.why, v.next, "", (3,), ("input",), v.impact)
+    return replace(report, step_time=replace(report.step_time, findings=(finding,)))
 
 
 def _stalled(more: dict[str, Any]) -> Report:
