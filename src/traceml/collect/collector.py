@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.aligning import Aligning
-from traceml.collect.attempts import Failures, attempt_of, deaths_of
+from traceml.collect.attempts import Failures, attempt_of, deaths_of, is_former
 from traceml.collect.bell import Bell
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.end import Departure, ScriptExit, exit_of, run_end, training_exit
 from traceml.collect.halting import why_halted
 from traceml.collect.life import Life, processes_of
+from traceml.collect.moment import current_of, slots_of
 from traceml.collect.rings import Rings
 from traceml.collect.stalling import Stalling
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from traceml.collect.launcher import Launcher
     from traceml.collect.sampling import Sampling
     from traceml.collect.tail import Portion, RingTail
+    from traceml.schema.current import Current
     from traceml.schema.records import Event, Manifest, RankEnd, RunEnd
 
 TURN_S: Final = 0.2  # a ring holds 2.6 s at 20,000 steps a second
@@ -74,6 +76,7 @@ class Collector:
         self._former: dict[str, RingTail] = {}  # rings of attempts that a restart has ended
         self._attempt = max((attempt.number + 1 for attempt in keeping.attempts()), default=0)
         self._sample_at_ns = 0
+        self._sampled: Mapping[str, Any] = {}  # the newest
         self._launcher_gone_ns: Optional[int] = None
         self._exit_at: Optional[float] = None
         self._was_quiet = self._is_busy = False
@@ -132,6 +135,10 @@ class Collector:
         status = next((status for status in statuses if status), 0)
         return run_end(replace(self._departed, exit=exit_of(status)))
 
+    def current(self) -> Current:
+        """How the run stands at this moment."""
+        return current_of(self._ranks, self._life, self._stalling, self._sampled, now_ns=self._clock())
+
     def ranks_leave(self, patience_s: float) -> bool:
         """Whether every rank's process is gone, within `patience_s` seconds; after `run`."""
         until = time.monotonic() + patience_s
@@ -156,7 +163,7 @@ class Collector:
         is_due = self._sampling is not None and now_ns >= self._sample_at_ns
         if is_due and self._sampling is not None:
             self._sample_at_ns = now_ns + SAMPLE_NS
-            more = self._sampling.take(now_ns, living)
+            self._sampled = more = self._sampling.take(now_ns, living)
         self._drain(more, is_due=is_due)
         self._stop_tracing()
         self._answer()
@@ -201,7 +208,7 @@ class Collector:
 
     def _store(self, news: Sequence[Portion], more: Mapping[str, Any], *, is_due: bool) -> None:
         now_ns, ranks = self._clock(), self._ranks
-        live = [tail.live(now_ns, alive=not self._life.is_gone(tail.pid)) for tail in ranks]
+        live = slots_of(ranks, self._life, now_ns=now_ns)
         states = [tail.state for tail in ranks]
         if is_due:
             self._stalling.sampled(more)
@@ -216,17 +223,11 @@ class Collector:
     def _begin_attempt(self, attempt: int) -> None:
         """The ranks were started again: what the former ones left unfinished is stored, and put aside."""
         self._attempt = attempt
-        former = [tail for tail in self._tails.values() if self._is_former(tail)]
+        former = [tail for tail in self._tails.values() if is_former(tail, self._life, attempt=attempt)]
         if former:
             self._end_attempt(former)
             for tail in former:
                 self._former[tail.name] = self._tails.pop(tail.name)
-
-    def _is_former(self, tail: RingTail) -> bool:
-        """Whether a ring is of an attempt that is over; a process that trains not itself may live through them all."""
-        identity = tail.state.identity
-        has_been = tail.state.last_step is not None or self._life.is_gone(tail.pid)
-        return identity.pid != 0 and identity.attempt < self._attempt and has_been
 
     def _end_attempt(self, former: list[RingTail]) -> None:
         now_ns = self._clock()
@@ -271,6 +272,7 @@ class Collector:
         if self._launcher.wants_line:
             self._launcher.wants_line = False
             self._callbacks.line()
+        self._draw()
         for tail in self._tails.values():
             wanted = tail.wanted
             if wanted:
@@ -278,17 +280,26 @@ class Collector:
                 self._callbacks.answer(tail.pid)
                 tail.answered(wanted)
 
+    def _draw(self) -> bool:
+        request, self._launcher.wants_panel = self._launcher.wants_panel, None
+        if request is not None and self._callbacks.panel is not None:
+            self._callbacks.panel(request)
+        return request is not None
+
     def _sleep(self) -> None:
-        fds = self._life.fds
-        if self._launcher.fd is not None:
-            fds.append(self._launcher.fd)
-        if self._bell.fd is not None:
-            fds.append(self._bell.fd)
-        readable, _, _ = select.select(fds, [], [], TURN_S if self._is_busy else _CALM_TURN_S)
-        if self._bell.fd in readable:
-            self._bell.hear()
-        if self._launcher.fd in readable:
-            self._launcher.hear()
+        """Until the next turn is due, or something happens; the panel alone needs no turn."""
+        until = time.monotonic() + (TURN_S if self._is_busy else _CALM_TURN_S)
+        while True:
+            asking, bell = self._launcher.fd, self._bell.fd
+            fds = [*self._life.fds, *(fd for fd in (asking, bell) if fd is not None)]
+            readable, _, _ = select.select(fds, [], [], max(0.0, until - time.monotonic()))
+            if bell in readable:
+                self._bell.hear()
+            if asking in readable:
+                self._launcher.hear()
+            is_more = self._launcher.wants_line or self._launcher.exit is not None
+            if readable != [asking] or is_more or not self._draw():
+                return
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

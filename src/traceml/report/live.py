@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Sequence
 
 from traceml.report.contract import STALE_S
@@ -57,7 +57,7 @@ def refreshed(report: Report, current: Current, *, now_wall: float, now_ns: int)
     run = report.run
     last = max((state.last_step for state in current.states if state.last_step is not None), default=run.last_step)
     new_steps = 0 if last is None or run.last_step is None else max(0, last - run.last_step)
-    since_s = max(0.0, now_wall - datetime.fromisoformat(run.reported_at).astimezone(timezone.utc).timestamp())
+    since_s = max(0.0, now_wall - datetime.fromisoformat(run.reported_at).timestamp())
     users = [state.user_step for state in current.states if state.user_step is not None]
     fresh = replace(
         run,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Collection, Final, NamedTuple, Sequence
 
 from traceml.schema import phases
 from traceml.views.terminal import cells, rows
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
 REST: Final = "rest"
 OTHER: Final = "other"  # the rest, and what had no room in the legend
-_SHORT: Final = {phases.SYNC: "waits", phases.H2D: "copies"}
+#: Where a label has no room for more than 9 cells.
+SHORT: Final = {
+    phases.SYNC: "waits",
+    phases.H2D: "copies",
+    phases.CHECKPOINT: "saves",
+    phases.GC: "garbage",
+    phases.IN_STEP: "in step",
+    phases.BETWEEN_STEPS: "between",
+}
 _SHOWN_PCT: Final = 1.0  # a phase below is part of the rest
 _RESTS: Final = (phases.IN_STEP, phases.BETWEEN_STEPS, phases.GC)
 _MAX_LABEL: Final = 18
@@ -33,20 +41,25 @@ class Part(NamedTuple):
     pct: float
 
 
-def parts_of(step_time: StepTimeInfo) -> list[Part]:
-    """The phases of at least 1 % of the period, in the order of every face; all else is the rest, and comes last."""
+def parts_of(step_time: StepTimeInfo, *, named: Collection[str] = ()) -> list[Part]:
+    """The phases of at least 1 % of the period, in the order of every face; all else is the rest, and comes last.
+
+    Args:
+        step_time: The report's.
+        named: What the verdict speaks of: not part of the rest, even where it is what no hook sees.
+    """
     found, rest_ms, rest_pct = [], 0.0, 0.0
     for phase, info in step_time.phases.items():
         if info.pct is None or info.mean_ms is None or not 0 < info.pct < math.inf or not math.isfinite(info.mean_ms):
             continue
-        if info.pct < _SHOWN_PCT or phase in _RESTS:
+        if info.pct < _SHOWN_PCT or (phase in _RESTS and phase not in named):
             rest_ms, rest_pct = rest_ms + info.mean_ms, rest_pct + info.pct
         else:
             found.append(Part(phase, label_of(phase), info.mean_ms, info.pct))
     return [*found, Part(REST, REST, rest_ms, rest_pct)] if rest_pct > 0 else found
 
 
-def folded(parts: Sequence[Part], columns: int, *, kept: Sequence[str] = ()) -> list[Part]:
+def folded(parts: Sequence[Part], columns: int, *, kept: Collection[str] = ()) -> list[Part]:
     """The parts that a legend of so many cells can name; the smallest ones are one, `other`, at the end.
 
     Args:
@@ -56,7 +69,7 @@ def folded(parts: Sequence[Part], columns: int, *, kept: Sequence[str] = ()) -> 
     """
     found = list(parts)
     if _width(found) > columns:
-        found = [part._replace(label=_SHORT.get(part.phase, part.label)) for part in found]
+        found = [part._replace(label=SHORT.get(part.phase, part.label)) for part in found]
     while len(found) > 2 and _width(found) > columns:  # noqa: PLR2004  # one and the others
         rest = [part for part in found if part.phase == REST]
         named = [part for part in found if part.phase != REST]

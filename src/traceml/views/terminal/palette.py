@@ -56,6 +56,7 @@ _SIGNS: Final[dict[str, Sign]] = {
     phases.EVAL: Sign(_PURPLE, "▌", "e"),
     phases.CHECKPOINT: Sign(_BROWN, "▄", "c"),
     phases.COMPILE: Sign(_PINK, "▙", "@"),
+    phases.BETWEEN_STEPS: Sign(_PALE, "╲", "\\"),
 }
 _REGION: Final = Sign(_TEAL, "▐", "~")
 _REST: Final = Sign(_PALE, "░", ".")
@@ -65,8 +66,8 @@ BOLD: Final = Style(is_bold=True)
 DIM: Final = Style(is_dim=True)
 CURVE: Final = Style(_SKY)
 #: Red is for trouble alone. Each state is said in words beside its colour.
-TROUBLE: Final = Ink("#FF6E60", "#C4281C", 9, 1)
-WARNING: Final = Ink("#E8B73A", "#E0A300", 11, 3)
+TROUBLE: Final = Ink("#FF6E60", "#D9463A", 9, 1)
+WARNING: Final = Ink("#E8B73A", "#A87800", 11, 3)
 CALM: Final = Ink("#8FB8A8", "#9CC9B7", 7, 7)
 AWAITED: Final = Style(_GREY)
 ALARM: Final = Style(TROUBLE, is_bold=True)

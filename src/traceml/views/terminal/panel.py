@@ -33,6 +33,8 @@ class _Piece(NamedTuple):
     rank: int
     rows: list[Row]
     is_fresh: bool = False  # stays as it is when all else is dimmed
+    instead: tuple[Row, ...] = ()  # what is more important, and takes fewer rows
+    rank_instead: int = 0
 
 
 def panel(
@@ -79,7 +81,9 @@ def _fitted(found: list[_Piece], num_rows: int, in_one: Optional[Row]) -> list[_
     if in_one and num_rows >= _SMALL and _size(found) >= num_rows:
         found = [_Piece(_SENTENCE, [in_one]), *(p for p in found if p.rank not in (_SENTENCE, _MORE, _PRICE))]
     while _size(found) >= num_rows and len(found) > 1:
-        found.remove(max(found, key=lambda piece: piece.rank))
+        least = max(range(len(found)), key=lambda at: found[at].rank)
+        piece = found[least]
+        found[least : least + 1] = [_Piece(piece.rank_instead, list(piece.instead))] if piece.instead else []
     return found
 
 
@@ -91,14 +95,13 @@ def _pieces(report: Report, series: Mapping[str, Series], canvas: Canvas, num_ro
     if num_rows < _SMALL:
         yield from _small(report, canvas)
         return
-    first, *others = pieces.verdict(report, canvas, most_rows=2)
-    yield _Piece(_SENTENCE, [first])
-    yield _Piece(_MORE, others)
+    yield _shrinking(
+        pieces.verdict(report, canvas, most_rows=2), pieces.verdict(report, canvas, most_rows=1), _MORE, _SENTENCE
+    )
     yield _Piece(_TROUBLE, pieces.trouble(report, canvas, most_rows=2), is_fresh=True)
     yield _Piece(_PRICE, pieces.priced(report, canvas))
-    steps = pieces.next_step(report, canvas, most_rows=2 if num_rows >= _LARGE else 1)
-    yield _Piece(4, steps[:1])
-    yield _Piece(12, steps[1:])
+    short = pieces.next_step(report, canvas, most_rows=1)
+    yield _shrinking(pieces.next_step(report, canvas, most_rows=2) if num_rows >= _LARGE else short, short, 12, 4)
     yield _Piece(3, pieces.period(report, canvas))
     drawn = dict(pieces.curves(report, series, canvas))
     yield _Piece(7, [drawn[name] for name in ("step",) if name in drawn])
@@ -112,6 +115,13 @@ def _pieces(report: Report, series: Mapping[str, Series], canvas: Canvas, num_ro
     yield _Piece(8, pieces.ranks(report, canvas))
     yield _Piece(11, pieces.host(report, canvas), is_fresh=True)
     yield _Piece(11, pieces.events(report, canvas))
+
+
+def _shrinking(rows_wanted: list[Row], fewer: list[Row], rank: int, rank_instead: int) -> _Piece:
+    """A piece that can do with fewer rows, its text then shortened."""
+    if len(fewer) == len(rows_wanted):
+        return _Piece(rank_instead, fewer)
+    return _Piece(rank, rows_wanted, instead=tuple(fewer), rank_instead=rank_instead)
 
 
 def _small(report: Report, canvas: Canvas) -> Iterator[_Piece]:

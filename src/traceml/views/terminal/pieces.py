@@ -8,7 +8,7 @@ from traceml.report.contract import PeriodInfo
 from traceml.schema import phases, units
 from traceml.views.terminal import bar, cells, rows, state
 from traceml.views.terminal.palette import ALARM, AWAITED, BOLD, CURVE, DIM, PLAIN, Style, badge_of, sign_of
-from traceml.views.terminal.spark import spark
+from traceml.views.terminal.spark import over_steps, spark, top_of
 from traceml.views.text import columns
 from traceml.views.text.happened import event_in_words, of_any_rank
 from traceml.views.text.price import price, short_price
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from traceml.report.series import Point, Series
     from traceml.views.terminal.rows import Row
 
-LABEL: Final = 8  # cells, behind three blanks
+LABEL: Final = 10  # cells, behind three blanks
 _INDENT: Final = 3
 _LEFT: Final = _INDENT + LABEL
 _DOT: Final = " · "
@@ -137,7 +137,7 @@ def _without_severity(badge: Row) -> Row:
 
 def period(report: Report, canvas: Canvas) -> list[Row]:
     """Two rows: the mean period as a bar, and its legend."""
-    parts, room = bar.parts_of(report.step_time), canvas.columns - _LEFT
+    parts, room = bar.parts_of(report.step_time, named=blamed(report)), canvas.columns - _LEFT
     is_whole = bool(parts) and bar.folded(parts, room) == parts
     if not is_whole:  # the legend's row begins further left
         room = canvas.columns - _INDENT
@@ -151,7 +151,7 @@ def period(report: Report, canvas: Canvas) -> list[Row]:
 
 def period_in_one(report: Report, canvas: Canvas) -> list[Row]:
     """One row: the bar, and behind it as much of the legend as leaves it half of the room."""
-    parts = bar.parts_of(report.step_time)
+    parts = bar.parts_of(report.step_time, named=blamed(report))
     legend = bar.legend(parts, canvas.columns // 2, is_ascii=canvas.is_ascii)
     used = rows.width(legend) + 2 if legend else 0
     drawn = bar.bar(parts, canvas.columns - used - 1, is_ascii=canvas.is_ascii)
@@ -194,22 +194,30 @@ def curves(report: Report, series: Mapping[str, Series], canvas: Canvas) -> Iter
     metrics, phase = metrics_of(report), curved_phase(report)
     told = [("step", metrics[0], _spread(report.step_time.period_ms) + _last(report, series, canvas), CURVE)]
     if phase is not None:
-        label, info = "waits" if phase == phases.SYNC else bar.label_of(phase), report.step_time.phases[phase]
+        label, info = bar.SHORT.get(phase, bar.label_of(phase)), report.step_time.phases[phase]
         told.append((label, metrics[1], _spread(info), Style(sign_of(phase).ink)))
     points = {metric: _points(report, series.get(metric)) for _, metric, _, _ in told}
     found = [(label, points[metric], text, style) for label, metric, text, style in told if points[metric] and text]
     memory = _points(report, series.get(_MEMORY))
     if memory:
         found.append(("memory", memory, memory_in_words(report, memory[-1].mean), CURVE))
+    extent = _extent([row for _, row, _, _ in found])
     width = max((cells.width_of(text) for _, _, text, _ in found), default=0)
     room = canvas.columns - _LEFT - width - 2
     for at, (label, row, text, style) in enumerate(found):
         drawn: Row = []
         if room >= _MIN_CURVE:
-            line = spark([point.maximum for point in row], room, is_ascii=canvas.is_ascii)
+            values = over_steps(row, extent, room, is_held=label == "memory")
+            top = top_of([point.maximum for point in row])
+            line = spark(values, room, top=top, is_ascii=canvas.is_ascii)
             drawn = [(cells.pad(line, room), style), ("  ", PLAIN)]
         name = ("step", "phase", "memory")[2 if label == "memory" else at > 0]
         yield name, labelled(label, [*drawn, (cells.shorten(text, canvas.columns - _LEFT), PLAIN)])
+
+
+def _extent(curved: Sequence[Sequence[Point]]) -> tuple[int, int]:
+    """The first and the last step of all curves: they share their axis."""
+    return min((row[0].first_step for row in curved), default=0), max((row[-1].last_step for row in curved), default=0)
 
 
 def _last(report: Report, series: Mapping[str, Series], canvas: Canvas) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Optional, Sequence
+from typing import TYPE_CHECKING, Final, Optional, Sequence
+
+if TYPE_CHECKING:
+    from traceml.report.series import Point
 
 _LEVELS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS: Final = "_.:-=+*#"
@@ -16,11 +19,14 @@ _DOTS: Final = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 Values = Sequence[Optional[float]]
 
 
-def spark(values: Values, cells: int, *, is_ascii: bool = False) -> str:
-    """One row of at most `cells` blocks, the oldest value left; where values share a cell the largest is drawn."""
+def spark(values: Values, cells: int, *, top: Optional[float] = None, is_ascii: bool = False) -> str:
+    """One row of at most `cells` blocks, the oldest value left; where values share a cell the largest is drawn.
+
+    `top` is the value at full height; None: that of `top_of(values)`.
+    """
     levels = _ASCII_LEVELS if is_ascii else _LEVELS
     found = gathered(values, cells)
-    top = top_of(values)
+    top = top_of(values) if top is None else top
     return "".join(" " if value is None else levels[_level(value, top, len(levels))] for value in found)
 
 
@@ -61,6 +67,31 @@ def gathered(values: Values, cells: int) -> list[Optional[float]]:
         max((value for value in clean[left:right] if value is not None), default=None)
         for left, right in zip(edges, edges[1:])
     ]
+
+
+def over_steps(points: Sequence[Point], extent: tuple[int, int], cells: int, *, is_held: bool) -> list[Optional[float]]:
+    """The largest value of each cell's steps, at most one cell a step, so that curves of one axis stand in line.
+
+    Args:
+        points: In step order.
+        extent: First and last step of the axis.
+        cells: At most so many.
+        is_held: What is sampled now and then keeps its value until the next sample; else steps without one are gaps.
+    """
+    first, last = extent
+    num_steps = last - first + 1
+    size = max(0, min(cells, num_steps))
+    found: list[Optional[float]] = [None] * size
+    for point in points:
+        at = (point.first_step - first) * size // num_steps
+        until = (point.last_step - first) * size // num_steps
+        for cell in range(max(0, at), min(size - 1, until) + 1):
+            known = found[cell]
+            found[cell] = point.maximum if known is None else max(known, point.maximum)
+    held = next((value for value in found if value is not None), None)
+    for cell in range(size if is_held else 0):
+        held = found[cell] = held if found[cell] is None else found[cell]
+    return found
 
 
 def top_of(values: Values) -> float:

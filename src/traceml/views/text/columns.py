@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final, Iterator
 
 from traceml.schema import units
@@ -40,9 +41,10 @@ def printable(text: str) -> str:
 
 def width_of(text: str) -> int:
     """The columns a text takes in a terminal: wide characters two, combining ones none."""
-    return sum(_width(ch) for ch in text)
+    return len(text) if text.isascii() else sum(map(_width, text))
 
 
+@lru_cache(maxsize=4096)  # the panel measures some 3,000 characters a draw, most of them the same
 def _width(ch: str) -> int:
     if unicodedata.combining(ch) or unicodedata.category(ch) in ("Mn", "Me", "Cf"):
         return 0
@@ -51,6 +53,10 @@ def _width(ch: str) -> int:
 
 def head(text: str, columns: int) -> str:
     """As much of the beginning as fits."""
+    if 2 * len(text) <= columns:  # however wide its characters
+        return text
+    if text.isascii():
+        return text[: max(0, columns)]
     used = 0
     for at, ch in enumerate(text):
         used += _width(ch)

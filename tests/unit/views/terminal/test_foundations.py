@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.views.report_builders import report_of
+from traceml.report.series import Point
 from traceml.schema import phases
 from traceml.views.terminal import bar, cells, rows, spark
-from traceml.views.terminal.palette import PLAIN, Palette, Style, badge_of, sign_of
+from traceml.views.terminal.palette import CALM, PLAIN, TROUBLE, WARNING, Ink, Palette, Style, badge_of, sign_of
 
 DEPTHS = ("none", "16", "256", "true")
-DIVIDED = (*(phase for phase in phases.PHASES if phase not in (*bar._RESTS,)), "region:augment", bar.REST)
+DIVIDED = (*(phase for phase in phases.PHASES if phase not in ("in_step", "gc")), "region:augment", bar.REST)
 VALUES = st.lists(st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True)), max_size=200)
 
 
@@ -54,7 +55,7 @@ def test_the_depths_speak_each_their_own_codes() -> None:
         "", "\x1b[33m", "\x1b[38;5;178m", "\x1b[38;2;230;159;0m",
     ]  # fmt: skip
     assert Palette("16").sgr(badge_of("critical")) == "\x1b[1;30;101m"
-    assert Palette("true", "light").spelled(badge_of("critical")) == "bold #000000 on #C4281C"
+    assert Palette("true", "light").spelled(badge_of("critical")) == "bold #000000 on #D9463A"
 
 
 @given(st.text(max_size=60), st.integers(0, 40))
@@ -128,6 +129,23 @@ def test_a_curve_keeps_its_size_whatever_the_values(
     assert all(len(row) <= columns for row in drawn)
 
 
+def test_curves_of_one_axis_stand_in_line_and_a_sampled_value_holds() -> None:
+    steps = [Point(step, step, 5.0, 5.0, 9.0 if step == 7 else 5.0) for step in range(1, 9)]
+    sampled = [Point(3, 3, 1.0, 1.0, 1.0), Point(6, 6, 2.0, 2.0, 2.0)]
+
+    assert spark.over_steps(steps, (1, 8), 4, is_held=False) == [5.0, 5.0, 5.0, 9.0]
+    assert spark.over_steps(sampled, (1, 8), 8, is_held=True) == [1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+    assert spark.over_steps(sampled, (1, 8), 8, is_held=False)[:4] == [None, None, 1.0, None]
+
+
+def test_what_the_verdict_speaks_of_is_named_even_where_no_hook_sees_it() -> None:
+    times = {"input": 9.7, "in_step": 0.4, "between_steps": 11.5}
+
+    parts = bar.parts_of(report_of(mean_ms=times).step_time, named=("between_steps",))
+
+    assert [part.label for part in parts] == ["input", "between steps", "rest"]
+
+
 def test_braille_is_filled_to_its_base_and_every_value_leaves_a_dot() -> None:
     upper, lower = spark.curve([0.0, 9.0, 18.0, 18.0, None, None, 0.0], 4, 2)
 
@@ -143,3 +161,11 @@ def test_a_drawn_row_holds_no_control_character_but_sgr_and_is_reset_at_its_end(
 
         assert drawn.endswith("\x1b[0m")
         assert re.sub(r"\x1b\[[0-9;]*m", "", drawn).isprintable()
+
+
+@pytest.mark.parametrize("ink", [TROUBLE, WARNING, CALM])
+def test_a_badge_can_be_read_on_every_ground_and_what_is_said_in_its_ink_too(ink: Ink) -> None:
+    dark, light = luminance(ink.dark) + 0.05, luminance(ink.light) + 0.05
+
+    assert min(dark, light) / 0.05 >= 4.5  # black on it
+    assert ink is CALM or (dark / (luminance("#1e1e1e") + 0.05) >= 3 and 1.05 / light >= 3)

@@ -266,3 +266,15 @@ def test_panels_of_a_run_without_curves_still_say_the_figures() -> None:
     assert any("▅" in row for row in with_curves)
     assert not any("▅" in row for row in without)
     assert without[1] == with_curves[1]
+
+
+@pytest.mark.parametrize("num_rows", range(2, 14))
+def test_what_is_cut_says_so_whatever_the_number_of_rows(num_rows: int) -> None:
+    long = "move the work between the steps elsewhere: " + "it costs time and shows as a rest of each step " * 4
+    report = report_of(verdict=replace(INPUT_BOUND, next=long, summary=long), total_steps=9)
+
+    for columns in (60, 80, 120):
+        text = " ".join(" ".join(plain(row) for row in panel(PanelRequest(columns, num_rows), report, {})).split())
+
+        for found in re.findall(r"it costs time and shows as a rest of each step|$", text)[:1]:
+            assert not found or "…" in text
