@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import traceback
@@ -24,6 +25,7 @@ NUM_STEPS: Final = 300  # of the curves
 _TIMES: Final = 400.0  # its own CPU time must have passed until figures are made again: a quarter of a percent each
 _RENEWED_S: Final = 10.0  # the verdict's intervals, at most so often
 _AWAITED_S: Final = 1.0  # before the first verdict
+_MAX_LOGGED: Final = 8
 _CURVES_S: Final = 2.0
 
 #: The series of some metrics, of a rank (None: of all) and over a window of steps.
@@ -36,10 +38,10 @@ class _Kept(Generic[T]):
     def __init__(self) -> None:
         self.value: Optional[T] = None
         self._cost_s = 0.0
-        self._made_s = 0.0
+        self._made_s = -math.inf
 
     def renewed(self, make: Callable[[], T], *, now_s: float, least_s: float, cpu: Callable[[], float]) -> Optional[T]:
-        if self.value is None or now_s >= self._made_s + max(least_s, _TIMES * self._cost_s):
+        if now_s >= self._made_s + max(least_s, _TIMES * self._cost_s):
             before = cpu()
             try:
                 self.value = make()
@@ -73,35 +75,42 @@ class Drawing:
         self._report: _Kept[Report] = _Kept()
         self._series: _Kept[dict[str, Series]] = _Kept()
         self._pace = Pace()
+        self._logged: set[str] = set()
 
     def rows(self, request: PanelRequest) -> Optional[list[str]]:
         """The panel's rows, brought to this moment; None where nothing can be said (yet), and the last rows stand."""
         try:
             return self._rows(request)
         except TraceMLError as error:  # the store's: it has just moved, or its disk is full
-            print(f"no panel: {error}", file=sys.stderr)
+            self._log(f"no panel: {error}\n")
         except Exception:  # noqa: BLE001  # a fault in a drawing must not end the recording; it stands in the log
-            traceback.print_exc()
+            self._log(traceback.format_exc())
         return None
 
-    def _rows(self, request: PanelRequest) -> list[str]:
+    def _log(self, text: str) -> None:
+        """Once: it may come twice a second, for days."""
+        if text not in self._logged and len(self._logged) < _MAX_LOGGED:
+            self._logged.add(text)
+            sys.stderr.write(text)
+
+    def _rows(self, request: PanelRequest) -> Optional[list[str]]:
         now_ns, current = self._clock(), self._current()
         now_s = now_ns / 1e9
         last = max((state.last_step for state in current.states if state.last_step is not None), default=None)
         moment = self._pace.feed(now_s, last)
         report = self._figures(now_s, last)
+        if report is None:
+            return None
         series = self._curves(report, now_s, last) if last else {}
         report = refreshed(report, current, now_wall=time.time(), now_ns=now_ns)
         return panel(request, report, series, moment)
 
-    def _figures(self, now_s: float, last: Optional[int]) -> Report:
+    def _figures(self, now_s: float, last: Optional[int]) -> Optional[Report]:
         known = self._report.value
         is_first = known is not None and not known.run.steps and last is not None
         is_early = known is None or not is_judged(known)
         least_s = 0.0 if is_first else _AWAITED_S if is_early else _RENEWED_S
-        found = self._report.renewed(self._build, now_s=now_s, least_s=least_s, cpu=self._cpu)
-        assert found is not None
-        return found
+        return self._report.renewed(self._build, now_s=now_s, least_s=least_s, cpu=self._cpu)
 
     def _curves(self, report: Report, now_s: float, last: int) -> dict[str, Series]:
         def read() -> dict[str, Series]:

@@ -126,18 +126,41 @@ def test_when_no_step_ends_any_more_it_says_for_how_long() -> None:
     assert "no step for 14 s" in plain(rows[0])
 
 
-def test_a_store_that_cannot_be_read_leaves_the_last_rows_standing_and_says_so_in_the_log(
+def test_a_store_that_cannot_be_read_leaves_the_last_rows_standing_and_is_told_once_in_the_log(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     world = World(fails=True)
+    drawing = world.drawing()
 
-    assert world.drawing().rows(REQUEST) is None
-    assert "The disk is full." in capsys.readouterr().err
+    rows = []
+    for _ in range(240):
+        rows.append(drawing.rows(REQUEST))
+        world.now_s += 0.5
+
+    assert set(map(type, rows)) == {type(None)}
+    assert capsys.readouterr().err == "no panel: The disk is full.\n"
+    assert world.cpu_s <= 0.006 * 120 + world.report_s
+
+
+def test_figures_that_cannot_be_renewed_stand_on(capsys: pytest.CaptureFixture[str]) -> None:
+    world = World()
+    drawing = world.drawing()
+    world.pass_time(drawing, seconds=5)
+    world.fails = True
+
+    rows = []
+    for _ in range(120):
+        rows.append(drawing.rows(REQUEST))
+        world.now_s += 0.5
+
+    assert rows.count(None) <= 5  # the questions at which it was tried
+    assert "INPUT BOUND" in plain((rows[-1] or rows[-2] or [])[1])
+    assert "full" in capsys.readouterr().err
 
 
 def test_a_fault_in_a_drawing_is_logged_and_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    broken: Any = None
-    world = World(report=broken)
+    world = World(report=replace(seen("input_bound")[0], step_time=None))  # type: ignore[arg-type]
+    world.report = replace(world.report, run=replace(world.report.run, reported_at="2027-01-15T08:01:38+00:00"))
 
     assert world.drawing().rows(REQUEST) is None
     assert "Traceback" in capsys.readouterr().err
