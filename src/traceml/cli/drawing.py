@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NUM_STEPS: Final = 300  # of the curves
-_TIMES: Final = 400.0  # its own CPU time must have passed until figures are made again: a quarter of a percent each
+_TIMES: Final = 600.0  # its own CPU time must have passed until figures are made again: a sixth of a percent each
 _RENEWED_S: Final = 10.0  # the verdict's intervals, at most so often
 _AWAITED_S: Final = 1.0  # before the first verdict
 _MAX_LOGGED: Final = 8
-_CURVES_S: Final = 2.0
+_CURVES_S: Final = 3.0
 
 #: The series of some metrics, of a rank (None: of all) and over a window of steps.
 ReadSeries = Callable[[tuple[str, ...], Optional[int], tuple[int, int]], dict[str, "Series"]]

@@ -22,8 +22,11 @@ def clean(text: str) -> str:
 
     Variation selectors go (they make some terminals draw a sign wider than it counts), and so do marks in heaps.
     """
+    text = columns.clean(text)
+    if text.isascii():
+        return text
     kept, num_marks = [], 0
-    for ch in columns.clean(text):
+    for ch in text:
         num_marks = num_marks + 1 if unicodedata.category(ch) in ("Mn", "Me") else 0
         if num_marks <= _MAX_MARKS and not _varies(ch):
             kept.append(ch)

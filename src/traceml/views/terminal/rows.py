@@ -53,7 +53,7 @@ def to_sgr(row: Sequence[Piece], palette: Palette) -> str:
         if begin != before:
             drawn.append("\x1b[0m" * bool(before) + begin)
             before = begin
-        drawn.append("".join(filter(str.isprintable, text)))
+        drawn.append(text if text.isprintable() else "".join(filter(str.isprintable, text)))
     return "".join([*drawn, "\x1b[0m"])
 
 

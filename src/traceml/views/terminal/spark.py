@@ -82,12 +82,13 @@ def over_steps(points: Sequence[Point], extent: tuple[int, int], cells: int, *, 
     num_steps = last - first + 1
     size = max(0, min(cells, num_steps))
     found: list[Optional[float]] = [None] * size
-    for point in points:
-        at = (point.first_step - first) * size // num_steps
-        until = (point.last_step - first) * size // num_steps
-        for cell in range(max(0, at), min(size - 1, until) + 1):
+    for begin, end, _, _, most in points:
+        at = (begin - first) * size // num_steps
+        until = at if end == begin else (end - first) * size // num_steps
+        for cell in range(max(0, at), min(size - 1, until) + 1) if math.isfinite(most) else ():
             known = found[cell]
-            found[cell] = point.maximum if known is None else max(known, point.maximum)
+            if known is None or most > known:
+                found[cell] = most
     held = next((value for value in found if value is not None), None)
     for cell in range(size if is_held else 0):
         held = found[cell] = held if found[cell] is None else found[cell]

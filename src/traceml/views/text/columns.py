@@ -36,7 +36,7 @@ def clean(text: str) -> str:
 
 def printable(text: str) -> str:
     """Text from the user's side without control characters and lone surrogates; every blank stays."""
-    return units.clean(text.encode("utf-8", "replace").decode("utf-8"))
+    return text if text.isprintable() else units.clean(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def width_of(text: str) -> int:
