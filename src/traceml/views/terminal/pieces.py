@@ -138,15 +138,15 @@ def _without_severity(badge: Row) -> Row:
 def period(report: Report, canvas: Canvas) -> list[Row]:
     """Two rows: the mean period as a bar, and its legend."""
     parts, room = bar.parts_of(report.step_time, named=blamed(report)), canvas.columns - _LEFT
-    is_whole = bool(parts) and bar.folded(parts, room) == parts
-    if not is_whole:  # the legend's row begins further left
+    if bar.folded(parts, room) != parts:  # the legend's row may begin further left
         room = canvas.columns - _INDENT
         parts = bar.folded(parts, room, kept=blamed(report))
     drawn = bar.bar(parts, canvas.columns - _LEFT, is_ascii=canvas.is_ascii)
     if not drawn:
         return []
     legend = bar.legend(parts, room, is_ascii=canvas.is_ascii)
-    return [labelled(_mean(report), drawn), labelled("", legend) if is_whole else [(" " * _INDENT, PLAIN), *legend]]
+    has_room = rows.width(legend) <= canvas.columns - _LEFT
+    return [labelled(_mean(report), drawn), labelled("", legend) if has_room else [(" " * _INDENT, PLAIN), *legend]]
 
 
 def period_in_one(report: Report, canvas: Canvas) -> list[Row]:
