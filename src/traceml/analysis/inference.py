@@ -168,9 +168,7 @@ class InferredSteps(Periods):
             fetches = self._fetches.period
             if self._is_before_training() and not fetches.training and not fetches.undecided:
                 self._fold_into_startup()  # no fetch feeds the first step: the startup ends here
-                self._period.num_optimizer_steps += (
-                    OPTIMIZER in self._stack
-                )  # a closure's work: its update is the step's
+                self._period.num_optimizer_steps += OPTIMIZER in self._stack  # of a closure's work
         self._stack[0] = IN_STEP
 
     def _fetched_for_work(self) -> None:

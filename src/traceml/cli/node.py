@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Iterable, Iterator, Optional, Sequence
 
+from traceml.cli.drawing import Drawing
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.collector import Collector
 from traceml.collect.devices import Nvml
@@ -28,17 +29,21 @@ from traceml.report.check import check_of
 from traceml.report.files import CARD_FILE, write_summary
 from traceml.report.flat import flat_summary
 from traceml.report.run import open_run
+from traceml.report.series import Series, read_series
 from traceml.schema.struct import to_plain
 from traceml.store.reader import StoreReader
 from traceml.views.text.card import card
 from traceml.views.text.check import check_table
 from traceml.views.text.line import progress_line, verdict_line
+from traceml.wire import panel as wording
 from traceml.wire.manifest import read_manifest, write_private
 from traceml.wire.node import DONE, RUNNING, Node, write_node
 from traceml.wire.ringfolder import CHECK, is_ring_folder, remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.report.contract import Report
+    from traceml.schema.current import Current
+    from traceml.schema.panel import PanelRequest
     from traceml.schema.records import Manifest
 
 _MISUSE: Final = 2
@@ -100,6 +105,7 @@ class _Node:
         self._num_ranks = 0
         self._launcher = Launcher(_pipe())
         self._collector: Collector
+        self._drawing = Drawing(lambda: self._report(is_running=True), self._series, self._current)
         place = database_home(folder, self._ring_dir)  # a collector before us may have moved it
         self._tell(RUNNING, place)
         self._keeping = Keeping(place, manifest, max_bytes=max_bytes(manifest), noted=self._note, home=folder)
@@ -107,7 +113,9 @@ class _Node:
 
     def work(self) -> None:
         launcher, sampling = self._launcher, Sampling(Nvml())
-        callbacks = Callbacks(self._answer, self._note, line=self._line, is_quiet=self._quiet, spare=self._spare)
+        callbacks = Callbacks(
+            self._answer, self._note, line=self._line, panel=self._panel, is_quiet=self._quiet, spare=self._spare
+        )
         self._collector = Collector(self._manifest, self._keeping, launcher, sampling=sampling, callbacks=callbacks)
         self._collector.run()
         self._num_ranks = len(self._collector.pids)
@@ -168,6 +176,24 @@ class _Node:
         text = progress_line(self._report(is_running=True)) + "\n"
         with suppress(OSError):  # it has just died
             os.write(1, text.encode(errors="backslashreplace"))
+
+    def _panel(self, request: PanelRequest) -> None:
+        """Likewise, and for its terminal."""
+        rows = self._drawing.rows(request)
+        if rows is not None:
+            with suppress(OSError):
+                os.write(1, wording.answer(rows))
+
+    def _series(self, metrics: tuple[str, ...], rank: Optional[int], window: tuple[int, int]) -> dict[str, Series]:
+        reader, ranks = StoreReader(self._keeping.database), None if rank is None else (rank,)
+        try:
+            with reader.snapshot():
+                return {name: read_series(reader, name, ranks=ranks, window=window) for name in metrics}
+        finally:
+            reader.close()
+
+    def _current(self) -> Current:
+        return self._collector.current()
 
     def _write_answers(self, pids: Iterable[int], report: Report) -> None:
         """For `final_summary()`, `summary()` and `report()` in the ranks' processes."""

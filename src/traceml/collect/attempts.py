@@ -40,6 +40,13 @@ class Failures:
         return found if found is not None and found[0] == step - 1 else None
 
 
+def is_former(tail: RingTail, life: Life, *, attempt: int) -> bool:
+    """Whether a ring is of an attempt that is over; a process that trains not itself may live through them all."""
+    identity = tail.state.identity
+    has_been = tail.state.last_step is not None or life.is_gone(tail.pid)
+    return identity.pid != 0 and identity.attempt < attempt and has_been
+
+
 def attempt_of(tails: Sequence[RingTail], life: Life, failures: Failures, *, now_ns: int) -> Attempt:
     """The attempt of some rings, of which there is at least one, all finished.
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable
+from typing import TYPE_CHECKING, Callable, Optional
+
+if TYPE_CHECKING:
+    from traceml.schema.panel import PanelRequest
 
 
 def nothing_more() -> None:
@@ -16,7 +19,7 @@ class Callbacks:
 
     `answer(pid)` writes the report that this rank's process asked for; `is_quiet` is called when every rank has said
     goodbye and the script goes on; `spare` is called about once a second, when nothing else is due; `note` takes a line
-    for the user; `line` tells the launcher where the run is.
+    for the user; `line` tells the launcher where the run is, and `panel` draws it for the launcher's terminal.
     """
 
     answer: Callable[[int], None]
@@ -24,3 +27,4 @@ class Callbacks:
     line: Callable[[], None] = nothing_more
     is_quiet: Callable[[], None] = nothing_more
     spare: Callable[[], None] = nothing_more
+    panel: Optional[Callable[[PanelRequest], None]] = None

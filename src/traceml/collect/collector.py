@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.aligning import Aligning
-from traceml.collect.attempts import Failures, attempt_of, deaths_of
+from traceml.collect.attempts import Failures, attempt_of, deaths_of, is_former
 from traceml.collect.bell import Bell
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.end import Departure, ScriptExit, exit_of, run_end, training_exit
 from traceml.collect.halting import why_halted
-from traceml.collect.life import Life, processes_of
+from traceml.collect.life import Life, Orphans
+from traceml.collect.moment import current_of, slots_of
 from traceml.collect.rings import Rings
 from traceml.collect.stalling import Stalling
 
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
     from traceml.collect.launcher import Launcher
     from traceml.collect.sampling import Sampling
     from traceml.collect.tail import Portion, RingTail
+    from traceml.schema.current import Current
     from traceml.schema.records import Event, Manifest, RankEnd, RunEnd
 
 TURN_S: Final = 0.2  # a ring holds 2.6 s at 20,000 steps a second
-_CALM_LOOKS: Final = (
-    4  # a calm run's turn is so many: it costs as much as 20 steps; whoever asks or ends is heard at once
-)
+_CALM_TURN_S: Final = 0.8  # a turn costs as much as 20 steps; whoever asks, or ends, is heard at once
 _FEW: Final = 8  # ranks that are looked at within a turn, too: a short stop lies between two looks
 _BUSY_STEPS: Final = 200  # of a rank in a turn: 1,000 a second
 _STEPS_AT_ONCE: Final = 4_096  # in one transaction
@@ -77,10 +77,11 @@ class Collector:
         self._former: dict[str, RingTail] = {}  # rings of attempts that a restart has ended
         self._attempt = max((attempt.number + 1 for attempt in keeping.attempts()), default=0)
         self._sample_at_ns = 0
+        self._sampled: Mapping[str, Any] = {}  # the newest
         self._launcher_gone_ns: Optional[int] = None
         self._exit_at: Optional[float] = None
         self._was_quiet = self._is_busy = False
-        self._orphan_pids: set[int] = set()
+        self._orphans = Orphans(self._ring_dir, self._life)
         self._departed: Optional[Departure] = None
         self._ends: list[Optional[RankEnd]] = []
         if manifest.launcher_pid is not None:
@@ -92,6 +93,7 @@ class Collector:
         Raises:
             StoreFull: No disk takes the end.
         """
+        self._launcher.hear_what_is_there()  # it may be gone already, and the training with it
         while True:
             self._turn()
             if self._is_over():
@@ -135,6 +137,10 @@ class Collector:
         status = next((status for status in statuses if status), 0)
         return run_end(replace(self._departed, exit=exit_of(status)))
 
+    def current(self) -> Current:
+        """How the run stands at this moment."""
+        return current_of(self._ranks, self._life, self._stalling, self._sampled, now_ns=self._clock())
+
     def ranks_leave(self, patience_s: float) -> bool:
         """Whether every rank's process is gone, within `patience_s` seconds; after `run`."""
         until = time.monotonic() + patience_s
@@ -159,7 +165,7 @@ class Collector:
         is_due = self._sampling is not None and now_ns >= self._sample_at_ns
         if is_due and self._sampling is not None:
             self._sample_at_ns = now_ns + SAMPLE_NS
-            more = self._sampling.take(now_ns, living)
+            self._sampled = more = self._sampling.take(now_ns, living)
         self._drain(more, is_due=is_due)
         self._stop_tracing()
         self._answer()
@@ -204,7 +210,7 @@ class Collector:
 
     def _store(self, news: Sequence[Portion], more: Mapping[str, Any], *, is_due: bool) -> None:
         now_ns, ranks = self._clock(), self._ranks
-        live = [tail.live(now_ns, alive=not self._life.is_gone(tail.pid)) for tail in ranks]
+        live = slots_of(ranks, self._life, now_ns=now_ns)
         states = [tail.state for tail in ranks]
         if is_due:
             self._stalling.sampled(more)
@@ -219,17 +225,11 @@ class Collector:
     def _begin_attempt(self, attempt: int) -> None:
         """The ranks were started again: what the former ones left unfinished is stored, and put aside."""
         self._attempt = attempt
-        former = [tail for tail in self._tails.values() if self._is_former(tail)]
+        former = [tail for tail in self._tails.values() if is_former(tail, self._life, attempt=attempt)]
         if former:
             self._end_attempt(former)
             for tail in former:
                 self._former[tail.name] = self._tails.pop(tail.name)
-
-    def _is_former(self, tail: RingTail) -> bool:
-        """Whether a ring is of an attempt that is over; a process that trains not itself may live through them all."""
-        identity = tail.state.identity
-        has_been = tail.state.last_step is not None or self._life.is_gone(tail.pid)
-        return identity.pid != 0 and identity.attempt < self._attempt and has_been
 
     def _end_attempt(self, former: list[RingTail]) -> None:
         now_ns = self._clock()
@@ -274,6 +274,7 @@ class Collector:
         if self._launcher.wants_line:
             self._launcher.wants_line = False
             self._callbacks.line()
+        self._draw()
         for tail in self._tails.values():
             wanted = tail.wanted
             if wanted:
@@ -281,23 +282,30 @@ class Collector:
                 self._callbacks.answer(tail.pid)
                 tail.answered(wanted)
 
+    def _draw(self) -> bool:
+        request, self._launcher.wants_panel = self._launcher.wants_panel, None
+        if request is not None and self._callbacks.panel is not None:
+            self._callbacks.panel(request)
+        return request is not None
+
     def _sleep(self) -> None:
-        fds = self._life.fds
-        if self._launcher.fd is not None:
-            fds.append(self._launcher.fd)
-        if self._bell.fd is not None:
-            fds.append(self._bell.fd)
-        num_looks = 1 if self._is_busy else _CALM_LOOKS
-        readable: list[int] = []
-        while num_looks and not readable:
-            readable, _, _ = select.select(fds, [], [], TURN_S)
-            num_looks -= 1
-            if num_looks and len(self._tails) <= _FEW:
-                self._notice_halts()
-        if self._bell.fd in readable:
-            self._bell.hear()
-        if self._launcher.fd in readable:
-            self._launcher.hear()
+        """Until the next turn is due, or something happens; the panel alone needs no turn."""
+        until = time.monotonic() + (TURN_S if self._is_busy else _CALM_TURN_S)
+        while True:
+            asking, bell = self._launcher.fd, self._bell.fd
+            fds = [*self._life.fds, *(fd for fd in (asking, bell) if fd is not None)]
+            readable, _, _ = select.select(fds, [], [], max(0.0, min(TURN_S, until - time.monotonic())))
+            if not readable and time.monotonic() < until:
+                if len(self._tails) <= _FEW:
+                    self._notice_halts()
+                continue
+            if bell in readable:
+                self._bell.hear()
+            if asking in readable:
+                self._launcher.hear()
+            is_more = self._launcher.wants_line or self._launcher.exit is not None
+            if readable != [asking] or is_more or not self._draw():
+                return
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -321,18 +329,9 @@ class Collector:
             return False
         if self._launcher.was_there:
             script = self._launcher.script_pid
-            return ranks_gone and (not self._has_orphans() if script is None else self._life.is_gone(script))
+            return ranks_gone and (not self._orphans.are_there() if script is None else self._life.is_gone(script))
         starter = self._manifest.launcher_pid
         return self._all_said_goodbye() or (ranks_gone and (starter is None or self._life.is_gone(starter)))
-
-    def _has_orphans(self) -> bool:
-        """Whether the launcher was killed before it could say which process its script is, and that one lives."""
-        self._orphan_pids = {pid for pid in self._orphan_pids if not self._life.is_gone(pid)}
-        if not self._orphan_pids:
-            self._orphan_pids = processes_of(self._ring_dir)
-            for pid in self._orphan_pids:
-                self._life.watch(pid)
-        return bool(self._orphan_pids)
 
     def _all_said_goodbye(self) -> bool:
         return bool(self._tails) and all(tail.state.end is not None for tail in self._tails.values())

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Optional
+import select
+from typing import TYPE_CHECKING, Any, Optional
 
 from traceml.collect.end import ScriptExit
+from traceml.wire import panel
+
+if TYPE_CHECKING:
+    from traceml.schema.panel import PanelRequest
 
 
 class Launcher:
@@ -23,7 +28,13 @@ class Launcher:
         self.script_pid: Optional[int] = None
         self.exit: Optional[ScriptExit] = None
         self.wants_line = False  # whoever gives it sets this back
+        self.wants_panel: Optional[PanelRequest] = None  # likewise; the newest question, an older one needs no answer
         self._rest = b""
+
+    def hear_what_is_there(self) -> None:
+        """Takes in what has come by now, without waiting."""
+        while self.fd is not None and select.select([self.fd], [], [], 0)[0]:
+            self.hear()
 
     def hear(self) -> None:
         """Takes in what has come; call it when the descriptor is readable."""
@@ -50,6 +61,7 @@ class Launcher:
         if isinstance(found.get("script"), int):
             self.script_pid = found["script"]
         self.wants_line = self.wants_line or found.get("line") is True
+        self.wants_panel = panel.heard(found) or self.wants_panel
         told = found.get("exit")
         if isinstance(told, dict) and isinstance(told.get("code"), int):
             name = told.get("signal")

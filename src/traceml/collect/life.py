@@ -92,6 +92,23 @@ class Life:
                 watched.pidfd = None
 
 
+class Orphans:
+    """The processes of a run whose launcher was killed before it could say which process its script is."""
+
+    def __init__(self, ring_dir: Path, life: Life) -> None:
+        self._ring_dir, self._life = ring_dir, life
+        self._pids: set[int] = set()
+
+    def are_there(self) -> bool:
+        """Whether one of them lives."""
+        self._pids = {pid for pid in self._pids if not self._life.is_gone(pid)}
+        if not self._pids:
+            self._pids = processes_of(self._ring_dir)
+            for pid in self._pids:
+                self._life.watch(pid)
+        return bool(self._pids)
+
+
 def is_alive(pid: int, *, born_before: Optional[float] = None) -> bool:
     """Whether this process lives, and is not a later one with the same pid."""
     return _find(pid, born_before) is not None

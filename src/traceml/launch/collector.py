@@ -10,15 +10,20 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Optional
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
 import traceml
+from traceml.wire import panel
 from traceml.wire.manifest import read_manifest
 from traceml.wire.node import read_node
 from traceml.wire.ringfolder import LOG, remove_ring_folder
 
+if TYPE_CHECKING:
+    from traceml.schema.panel import PanelRequest
+
 MAX_STARTS: Final = 4
-_MAX_ANSWER: Final = 1 << 14  # the table of a check in one piece
+_MAX_ANSWER: Final = 1 << 16  # what a pipe holds
+_MAX_PENDING: Final = 2  # a question after a resize need not wait for the answer to the one before
 _LOOK_S: Final = 0.01
 _alone: dict[Path, subprocess.Popen[bytes]] = {}
 _MODULES: Final = ("psutil", "pynvml")
@@ -130,6 +135,13 @@ def _package_parents() -> list[str]:
     return parents
 
 
+class Answer(NamedTuple):
+    """What the collector said: lines for the user, each with its newline, and the newest panel, if there was one."""
+
+    text: str = ""
+    panel: Optional[tuple[str, ...]] = None
+
+
 class Keeper:
     """Keeps one collector alive for a run: starts it, starts it again at most three times, tells it the end."""
 
@@ -138,11 +150,14 @@ class Keeper:
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._num_starts = 0
         self._told: list[dict[str, Any]] = []
+        self._num_pending = 0  # panels asked for
+        self._rest = b""  # of an answer that came in pieces
         self.note = ""
 
     def start(self) -> None:
         """Starts the collector; what cannot be started is said in `note`, and the training goes on."""
         self._num_starts += 1
+        self._num_pending, self._rest = 0, b""
         try:
             self._process = start_collector(self._folder, pipe=True)
         except OSError as error:
@@ -163,21 +178,43 @@ class Keeper:
         """Asks for a line that says where the run is; it comes on `fds`."""
         self._write({"line": True})
 
+    def ask_panel(self, request: PanelRequest) -> bool:
+        """Asks for the panel's rows; they come on `fds`.
+
+        Returns:
+            Whether it was asked: a collector that owes two answers is stopped or busy, and asking on would fill its
+            pipe until we wait for it.
+        """
+        if self._num_pending >= _MAX_PENDING or not self.fds:
+            return False
+        self._num_pending += 1
+        self._write(panel.question(request))
+        return True
+
     @property
     def fds(self) -> tuple[int, ...]:
         """Where answers come."""
         process = self._process
         return () if process is None or process.stdout is None else (process.stdout.fileno(),)
 
-    def answer(self) -> str:
-        """What came; call it when `fds` are readable."""
+    def answer(self) -> Answer:
+        """What came; call it when `fds` are readable. What is not a whole line yet waits for its rest."""
         assert self._process is not None
         assert self._process.stdout is not None
         data = os.read(self._process.stdout.fileno(), _MAX_ANSWER)
+        *lines, self._rest = (self._rest + data).split(b"\n")
         if not data:  # it has died
             self._process.stdout.close()
             self._process.stdout = None
-        return data.decode(errors="replace")
+            self._rest = b""
+        text, rows = [], None
+        for line in lines:
+            found = panel.rows_of(line)
+            if found is None:
+                text.append(line.decode(errors="replace") + "\n")
+            else:
+                rows, self._num_pending = found, 0
+        return Answer("".join(text), rows)
 
     def revive(self) -> None:
         """Starts the collector again when it has died before its work was done."""

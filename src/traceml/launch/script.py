@@ -108,7 +108,7 @@ class _Lines:
 
     def turn(self, readable: set[int]) -> None:
         if readable.intersection(self.fds):
-            text = self._keeper.answer()
+            text = self._keeper.answer().text
             if text:
                 self._show(text)
         if self._interval_s is not None and time.monotonic() >= self._next:

@@ -12,7 +12,6 @@ from traceml.diagnosis.thresholds import LIMITS
 from traceml.diagnosis.verdict import diagnose
 from traceml.report.contract import (
     SCHEMA_VERSION,
-    STALE_S,
     AttemptInfo,
     BlockInfo,
     DeathInfo,
@@ -24,12 +23,14 @@ from traceml.report.contract import (
 from traceml.report.coverage import coverage_of, fold
 from traceml.report.ending import ending_of
 from traceml.report.findings import findings_of, verdict_of
+from traceml.report.live import age_s, live_of, newest_devices
 from traceml.report.own_cost import counts_batches, overhead_of
 from traceml.report.rank_rows import ranks_of
 from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, run_ahead_of, spread
 from traceml.report.surroundings import memory_info, process_info, system_info
 from traceml.report.trim import trimmed
 from traceml.schema import phases, units
+from traceml.schema.current import Current
 from traceml.schema.struct import to_plain
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class _Found:
     folder: str
     is_whole: bool  # not a range of the steps
     attempts: tuple[Attempt, ...] = ()
+    host: Optional[HostSample] = None  # the newest
+    devices: tuple[DeviceSample, ...] = ()  # of each the newest
 
 
 def build_report(
@@ -125,8 +128,10 @@ def build_report(
     is_running = is_running and end is None
     states = tuple(sorted(reader.states(), key=lambda state: state.identity.rank))
     segments = tuple(reader.segments())
-    host = reader.host()
-    facts = _facts(reader, states, segments, window, host=host, ending=ending_of(end, is_running=is_running))
+    host, devices = reader.host(), reader.devices()
+    facts = _facts(
+        reader, states, segments, window, host=host, devices=devices, ending=ending_of(end, is_running=is_running)
+    )
     live = tuple(reader.live())
     taken_ns = [slot.read_ns for slot in live] + [sample.at_ns for sample in host[-1:]]
     found = _Found(
@@ -143,6 +148,8 @@ def build_report(
         folder=folder,
         is_whole=window is None,
         attempts=tuple(reader.attempts()),
+        host=host[-1] if host else None,
+        devices=newest_devices(devices),
     )
     return trimmed(_report(found, diagnose(facts), (*reader.notes().values(), *notes)))
 
@@ -154,6 +161,7 @@ def _facts(
     window: Optional[tuple[int, int]],
     *,
     host: Sequence[HostSample],
+    devices: Sequence[DeviceSample],
     ending: Ending,
 ) -> Facts:
     first, last = window or (None, None)
@@ -171,7 +179,7 @@ def _facts(
         memory=reader.memory(),
         processes=reader.processes(),
         host=host,
-        devices=reader.devices(),
+        devices=devices,
         world_size=max((state.identity.world_size for state in states), default=1),
         inferred=any(state.inferred for state in states),
         unsure=next((state.unsure for state in states if state.unsure), ""),
@@ -252,7 +260,7 @@ def _run(found: _Found) -> RunInfo:
         last_step=facts.last_step,
         user_step=max((s.user_step for s in found.states if s.user_step is not None), default=None),
         live=_live(found),
-        data_age_s=_age_s(found) if found.is_running else None,
+        data_age_s=age_s(found.now_ns, found.newest_ns) if found.is_running else None,
         halted_steps=max((r.num_halted for r in facts.ranks), default=0),
         restarts=len(found.attempts),
         reported_at=_iso(found.now_wall),
@@ -300,20 +308,10 @@ def _duration_ns(found: _Found) -> int:
 
 
 def _live(found: _Found) -> Optional[Mapping[str, Any]]:
-    """While running: of the ranks that live, the one whose phase is open longest; one that waits for others at last."""
-    slots = [slot for slot in found.live if slot.alive or slot.stall]
-    if not found.is_running or not slots:
+    if not found.is_running:
         return None
-    slot = min(slots, key=lambda s: (not s.stall, s.phase == phases.SYNC, s.since_ns))
-    seen_ns = found.newest_ns if _age_s(found) > STALE_S else found.now_ns  # later nobody has looked
-    since_s = round(max(0, seen_ns - slot.since_ns) / _NS_PER_S, 1)
-    live = {"rank": slot.rank, "phase": slot.phase, "since_s": since_s, "step": slot.step}
-    more = {"halted": slot.halted, "stall": slot.stall, "told": slot.told}
-    return {**live, **{name: word for name, word in more.items() if word}}
-
-
-def _age_s(found: _Found) -> float:
-    return round(max(0, found.now_ns - found.newest_ns) / _NS_PER_S, 1)
+    current = Current(found.live, found.states, found.host, found.devices)
+    return live_of(current, now_ns=found.now_ns, newest_ns=found.newest_ns)
 
 
 def _step_time(facts: Facts, diagnosis: Diagnosis) -> StepTimeInfo:

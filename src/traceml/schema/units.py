@@ -22,7 +22,7 @@ def significant(value: float, digits: int = 3) -> str:
 def duration(ns: float) -> str:
     """A duration: ms below 10 s, then s, min, h. `35.6 ms`, `12.4 s`, `6 min 45 s`, `2 h 5 min`."""
     seconds = ns / 1e9
-    if seconds < 10:  # noqa: PLR2004
+    if seconds < 10 or not math.isfinite(seconds):  # noqa: PLR2004
         return f"{significant(ns / _NS_PER_MS)} ms"
     if seconds < 60:  # noqa: PLR2004
         return f"{significant(seconds)} s"

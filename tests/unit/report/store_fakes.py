@@ -76,6 +76,7 @@ class FakeStore:
     all_segments: list[Segment] = field(default_factory=list)
     all_events: list[Event] = field(default_factory=list)
     all_memory: list[MemoryReading] = field(default_factory=list)
+    all_devices: list[DeviceSample] = field(default_factory=list)
     slots: list[LiveSlot] = field(default_factory=list)
     all_notes: dict[str, str] = field(default_factory=dict)
     all_host: list[HostSample] = field(default_factory=list)
@@ -112,8 +113,8 @@ class FakeStore:
         return self.all_host
 
     def devices(self) -> list[DeviceSample]:
-        """None were taken."""
-        return []
+        """All."""
+        return self.all_devices
 
     def live(self) -> list[LiveSlot]:
         """As given."""

@@ -10,11 +10,13 @@ from traceml.schema import phases, units
 from traceml.schema.stalls import DEATHS
 from traceml.views.text import columns
 from traceml.views.text.columns import clean
+from traceml.views.text.happened import FAILED, event_in_words, of_any_rank
+from traceml.views.text.price import price
 from traceml.views.text.ranks import deaths_in_words, ranks_in_words, restarts_in_words, stall_in_words
-from traceml.views.text.words import ending, headline, millis, plural, seconds, spoken, total
+from traceml.views.text.words import ending, headline, millis, plural, seconds, spoken
 
 if TYPE_CHECKING:
-    from traceml.report.contract import EventInfo, ImpactInfo, Report, RunInfo, StepMemoryInfo
+    from traceml.report.contract import Report, RunInfo, StepMemoryInfo
 
 WIDTH: Final = 80
 _SHOWN_PCT: Final = 0.5  # a phase below is folded into the rest
@@ -26,11 +28,8 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _MAX_NOTES: Final = 4
 _MAX_EVENTS: Final = 5
 _MS_UNTIL: Final = 10_000  # from here on times are spoken in s, min, h
-_LEAST_SPEEDUP: Final = 1.1  # below, the time itself says more than "1.0 times as fast"
 _MAX_FINDINGS: Final = 3
 _UNREMARKABLE: Final = frozenset({"NORMAL", "NO_DATA"})
-_FAILED: Final = "failed step"  # the kind of event
-_UPPER_BOUND: Final = frozenset({"COMM_BOUND", "HOST_BOUND"})  # their prices are
 
 
 class _Bar(NamedTuple):
@@ -60,7 +59,7 @@ def _lines(report: Report, width: int, *, ascii_only: bool, cwd: str) -> Iterato
     yield ""
     yield from _hanging("", headline(report), width, indent=0, behind=2)
     for label, text in (
-        ("price", _price(report)),
+        ("price", price(report)),
         ("next", clean(report.verdict.next)),
         ("why", clean(report.verdict.why)),
     ):
@@ -105,43 +104,6 @@ def _first_lines(report: Report, width: int) -> Iterator[str]:
 def _as_of(run: RunInfo) -> tuple[str, ...]:
     """Said of a running run whose data stands still: its collector is stopped, or gone, or the disk is slow."""
     return (f"as of {seconds(run.data_age_s)} ago",) if run.data_age_s and run.data_age_s > STALE_S else ()
-
-
-def _price(report: Report) -> str:
-    impact = report.verdict.impact
-    if impact is None:
-        return ""
-    most = "at most " if report.verdict.diagnosis in _UPPER_BOUND else ""
-    text = f"{most}{millis(impact.ms)} a step"
-    if impact.speedup >= _LEAST_SPEEDUP:
-        text = f"without it {most}{units.significant(impact.speedup, 2)} times as fast"
-    return text + _of_this_run(report, impact)
-
-
-def _of_this_run(report: Report, impact: ImpactInfo) -> str:
-    run = report.run
-    num_steady = run.steps - run.warmup_steps - run.failed_steps - run.halted_steps
-    if num_steady < 1:
-        return ""
-    so_far = "so far" if run.status == "running" else "of this run"
-    interval = _interval(impact.low_ms * num_steady, impact.high_ms * num_steady)
-    return f": {total(impact.ms * num_steady)} {so_far}{interval}"
-
-
-def _interval(low_ms: float, high_ms: float) -> str:
-    """` [5.2 to 6.1 s]`, ` [2:50 to 3:05]`, ` [58 s to 1 min 2 s]`; nothing when both ends read the same."""
-    low, high = total(low_ms), total(high_ms)
-    if low == high:
-        return ""
-    if " min" in low and " min" in high and " h" not in high:
-        return f" [{_clock(low_ms)} to {_clock(high_ms)}]"
-    number, _, unit = low.partition(" ")
-    return f" [{number if high.partition(' ')[2] == unit else low} to {high}]"
-
-
-def _clock(ms: float) -> str:
-    minutes, seconds_left = divmod(round(ms / 1000), 60)
-    return f"{minutes}:{seconds_left:02d}"
 
 
 def _bars(report: Report) -> Iterator[_Bar]:
@@ -320,43 +282,17 @@ def _also(report: Report) -> str:
     if run.warmup_steps:
         took = f" ({seconds(run.warmup_s)})" if run.warmup_s is not None else ""
         told.append(f"{plural(run.warmup_steps, 'warm-up step')}{took}")
-    events = _of_any_rank([event for event in report.events if event.kind not in DEATHS])
-    told += [_event(event) for event in events[:_MAX_EVENTS]]
+    events = of_any_rank([event for event in report.events if event.kind not in DEATHS])
+    told += [event_in_words(event) for event in events[:_MAX_EVENTS]]
     if len(events) > _MAX_EVENTS:
         told.append(f"{plural(len(events) - _MAX_EVENTS, 'further kind')} of events in the JSON")
-    if run.failed_steps and not any(event.kind == _FAILED for event in report.events):
+    if run.failed_steps and not any(event.kind == FAILED for event in report.events):
         told.append(plural(run.failed_steps, "failed step"))
     if run.halted_steps:
         told.append(f"{plural(run.halted_steps, 'step')} left out: stopped or in a debugger")
     if report.overhead is not None:
         told.append(f"tracing {units.percent(report.overhead.pct / 100)}")
     return " · ".join(told)
-
-
-def _of_any_rank(events: Sequence[EventInfo]) -> list[EventInfo]:
-    """Events that differ in their rank alone as one, that of the rank it cost most; the costliest first."""
-    found: dict[tuple[str, str], EventInfo] = {}
-    for event in events:
-        key = (event.kind, event.text)
-        if key not in found or _cost_ms(event) > _cost_ms(found[key]):
-            found[key] = event
-    return sorted(found.values(), key=_cost_ms, reverse=True)
-
-
-def _cost_ms(event: EventInfo) -> float:
-    return (event.ms or 0.0) * event.count
-
-
-def _event(event: EventInfo) -> str:
-    kind = clean(event.kind)
-    text = f" ({clean(event.text)})" if event.text else ""
-    if event.kind == _FAILED:
-        one = f"step {units.count(event.step)} failed{text}"
-        return one if event.count == 1 else f"{plural(event.count, _FAILED)}{text}"
-    took = "" if event.ms is None else total(event.ms)
-    if event.count == 1:
-        return f"{kind}{took and f' of {took}'} at step {units.count(event.step)}{text}"
-    return f"{units.count(event.count)} {kind}s{took and f' (median {took})'}{text}"
 
 
 def _notes(report: Report) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final, Iterator
 
 from traceml.schema import units
@@ -35,14 +36,15 @@ def clean(text: str) -> str:
 
 def printable(text: str) -> str:
     """Text from the user's side without control characters and lone surrogates; every blank stays."""
-    return units.clean(text.encode("utf-8", "replace").decode("utf-8"))
+    return text if text.isprintable() else units.clean(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def width_of(text: str) -> int:
     """The columns a text takes in a terminal: wide characters two, combining ones none."""
-    return sum(_width(ch) for ch in text)
+    return len(text) if text.isascii() else sum(map(_width, text))
 
 
+@lru_cache(maxsize=4096)  # the panel measures some 3,000 characters a draw, most of them the same
 def _width(ch: str) -> int:
     if unicodedata.combining(ch) or unicodedata.category(ch) in ("Mn", "Me", "Cf"):
         return 0
@@ -51,6 +53,10 @@ def _width(ch: str) -> int:
 
 def head(text: str, columns: int) -> str:
     """As much of the beginning as fits."""
+    if 2 * len(text) <= columns:  # however wide its characters
+        return text
+    if text.isascii():
+        return text[: max(0, columns)]
     used = 0
     for at, ch in enumerate(text):
         used += _width(ch)
