@@ -2,6 +2,7 @@
 
     python compare_budget.py [--only SUITE ...] [--steps N] [--pairs SHARE] [--print]
 
+Where TRACEML_UPSTREAM_PYTHON names an environment with upstream in it, a few pairs of each kind are run under that.
 Pairs take turns, each run in a process of its own. What was run is kept under benchmarks/out/compare, and a second
 call goes on where the first one ended; `--print` judges what is there.
 """
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Iterator, Optional
 
+from compared_upstream import find_upstream, verdict_of
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from traceml.report.compare.comparison import compare
@@ -30,6 +33,7 @@ OUT = Path(__file__).with_name("out") / "compare"
 PHASES = ("input", "forward", "backward", "optimizer")
 BASE = (8.0, 4.0, 6.0, 2.0)  # of each phase: ms, or units of work; 20 a step
 NICE = 5  # of runs that take the CPU
+OTHERS_PAIRS = 3  # of upstream, a suite
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,14 @@ def row(suite: Suite) -> str:
     return f"{suite.name:<26}{len(found):>4} pairs: {told}{behind}{floor}"
 
 
+def upstream_row(traceml: str, suite: Suite, *, steps: int) -> str:
+    """What upstream makes of a few pairs of a suite, which are not kept."""
+    pairs = [[suite.amounts(pair, side) for side in (0, 1)] for pair in range(OTHERS_PAIRS)]
+    verdicts = Counter(verdict_of(traceml, sides, kind=suite.kind, steps=steps) for sides in pairs)
+    told = ", ".join(f"{count} {name}" for name, count in verdicts.most_common())
+    return f"{'  upstream':<26}{OTHERS_PAIRS:>4} pairs: {told}"
+
+
 def main() -> None:
     """Runs and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -158,12 +170,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=float, default=1.0, help="the share of each suite's pairs that is run")
     parser.add_argument("--print", action="store_true", help="judge what is there, run nothing")
     asked = parser.parse_args()
+    upstream = find_upstream()
     for suite in SUITES:
         if asked.only and not any(text in suite.name for text in asked.only):
             continue
         if not asked.print:
             run_pairs(suite, steps=asked.steps, num_pairs=max(1, round(suite.num_pairs * asked.pairs)))
         print(row(suite), flush=True)
+        if upstream is not None and suite.repeats == 1 and not asked.print:
+            print(upstream_row(upstream, suite, steps=asked.steps), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 An order is a line `LOGS NAME STEPS KIND INPUT FORWARD BACKWARD OPTIMIZER`. KIND `sleep`: each phase lasts so many
 ms longer. KIND `cpu`: each is so many units of matrix products. A line on stdout says that the run is over.
+With arguments, `MODULE STEPS KIND INPUT FORWARD BACKWARD OPTIMIZER`, it trains once, in this process, under that package.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import time
@@ -90,10 +92,9 @@ def multiply(amount: float) -> None:
         left = left @ left + 0.01
 
 
-def train(work: Work, num_steps: int, amounts: list[float]) -> None:
+def train(work: Work, num_steps: int, amounts: list[float], *, package: str = "traceml") -> None:
     """One traced training."""
-    import traceml
-
+    traceml = importlib.import_module(package)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = Worked(work, amounts[1], amounts[2])
@@ -105,21 +106,31 @@ def train(work: Work, num_steps: int, amounts: list[float]) -> None:
             optimizer.zero_grad(set_to_none=True)
             nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
-    traceml.shutdown()
+    if hasattr(traceml, "shutdown"):
+        traceml.shutdown()
+
+
+def work_of(kind: str) -> Work:
+    """What a phase does."""
+    return sleep_ms if kind == "sleep" else multiply
 
 
 def serve() -> None:
     """Trains order by order until stdin ends."""
     for line in sys.stdin:
-        logs, name, steps, kind, *amounts = line.split()
+        logs, run_name, steps, kind, *amounts = line.split()
         pid = os.fork()
         if not pid:
-            os.environ.update(TRACEML_LOGS_DIR=logs, TRACEML_RUN_NAME=name)
-            train(sleep_ms if kind == "sleep" else multiply, int(steps), [float(amount) for amount in amounts])
+            os.environ.update(TRACEML_LOGS_DIR=logs, TRACEML_RUN_NAME=run_name)
+            train(work_of(kind), int(steps), [float(amount) for amount in amounts])
             os._exit(0)
         _, status = os.waitpid(pid, 0)
-        print(f"{name} {os.waitstatus_to_exitcode(status)}", flush=True)
+        print(f"{run_name} {os.waitstatus_to_exitcode(status)}", flush=True)
 
 
 if __name__ == "__main__":
-    serve()
+    if sys.argv[1:]:
+        name, num_steps, kind, *amounts = sys.argv[1:]
+        train(work_of(kind), int(num_steps), [float(amount) for amount in amounts], package=name)
+    else:
+        serve()
