@@ -2,7 +2,7 @@
 
 An order is a line `LOGS NAME STEPS KIND INPUT FORWARD BACKWARD OPTIMIZER`. KIND `sleep`: each phase lasts so many
 ms longer. KIND `cpu`: each is so many units of matrix products. A line on stdout says that the run is over.
-With arguments, `MODULE STEPS KIND INPUT FORWARD BACKWARD OPTIMIZER`, it trains once, in this process, under that package.
+With arguments, `PACKAGE STEPS KIND INPUT FORWARD BACKWARD OPTIMIZER`, it trains once, in this process, under that one.
 """
 
 from __future__ import annotations
