@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Optional, Sequence
 
 from traceml.schema.bill import Bill, Shed
+from traceml.schema.model import MAX_MODELS, ModelInfo
 from traceml.schema.records import (
     HALTED,
     Compilation,
@@ -22,7 +23,7 @@ from traceml.schema.records import (
 from traceml.wire.codec import Body
 
 
-def learned(state: RankState, body: Body) -> RankState:
+def learned(state: RankState, body: Body) -> RankState:  # noqa: C901  # a line a body
     """The state with a message's body taken in; bodies that say nothing of the rank leave it as it is."""
     if isinstance(body, RankIdentity):
         return replace(state, identity=body)
@@ -45,6 +46,8 @@ def learned(state: RankState, body: Body) -> RankState:
     if isinstance(body, Fault):
         kept = tuple(fault for fault in state.faults if fault.hook != body.hook)
         return replace(state, faults=(*kept, body))
+    if isinstance(body, ModelInfo):
+        state = replace(state, models=tuple(dict.fromkeys((*state.models, body)))[:MAX_MODELS])
     if isinstance(body, Bill):
         state = replace(state, bill=body)
     if isinstance(body, Shed):

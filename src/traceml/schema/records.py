@@ -10,6 +10,7 @@ from typing import Final, Mapping, NamedTuple, Optional
 
 from traceml.schema.bill import Bill, Shed
 from traceml.schema.distribution import Distribution
+from traceml.schema.model import ModelInfo
 from traceml.schema.syncs import SyncCut
 
 #: What stands in `failed_in` of a step in which the process was stopped or traced: it is left out like a failed one.
@@ -265,6 +266,7 @@ class RankState:
     num_halted: int = 0  # steps that are left out: the process was stopped or traced
     bill: Optional[Bill] = None  # what the recorder itself cost
     shed: tuple[Shed, ...] = ()  # what it gave up because of that
+    models: tuple[ModelInfo, ...] = ()  # the traced ones, at most 8
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Iterator, Optional, Union
 
 from traceml.schema.bill import Bill, Shed
+from traceml.schema.model import ModelInfo
 from traceml.schema.records import (
     Compilation,
     Fault,
@@ -29,6 +30,7 @@ from traceml.schema.syncs import CollectiveWait
 Body = Union[
     RankIdentity,
     LoaderInfo,
+    ModelInfo,
     RegionName,
     Watching,
     StepFailure,
@@ -47,6 +49,7 @@ Body = Union[
 _KINDS: Final[dict[str, type[Any]]] = {
     "identity": RankIdentity,
     "loader": LoaderInfo,
+    "model": ModelInfo,
     "region": RegionName,
     "watching": Watching,
     "failure": StepFailure,

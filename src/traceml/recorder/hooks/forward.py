@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 import weakref
 from types import FunctionType
-from typing import Any, Callable, Final, Iterator
+from typing import Any, Callable, Final, Iterator, Optional
 
 from traceml.recorder.guard import say
 from traceml.recorder.hooks import copies
 from traceml.recorder.hooks.stand import METHOD, SLOT, ByFrame, ByMethod, Stand
 from traceml.recorder.pen import Pen
 from traceml.schema import phases
+from traceml.schema.model import ModelInfo
 from traceml.wire import edges
 
 __all__ = ["HOOK", "SLOT", "attach", "attach_method", "attached", "detach", "install"]
@@ -112,6 +113,10 @@ class Attached:
     def __init__(self) -> None:
         self._models: dict[int, weakref.ref[Any]] = {}
 
+    def __contains__(self, model: object) -> bool:
+        reference = self._models.get(id(model))
+        return reference is not None and reference() is model
+
     def __iter__(self) -> Iterator[Any]:
         """Those that live."""
         return iter([model for model in (reference() for reference in self._models.values()) if model is not None])
@@ -181,9 +186,21 @@ def attach(pen: Pen, model: Any, *, asked: bool = False) -> None:
         _pass_over(pen)
         return
     chain = (model, *_wrapped(model))
+    is_new = chain[-1] not in attached
     for module in (*chain, *pen.wrappers_of(chain)):
         attach_one(pen, module)
+    if is_new:
+        pen.ring.send(ModelInfo(type(chain[-1]).__name__, _num_parameters(chain[-1])))
     pen.look_for_ranks()
+
+
+def _num_parameters(model: Any) -> Optional[int]:
+    """Shared ones count once; None where some are not made yet, or a class of the user's has its own mind."""
+    try:
+        parameters = sys.modules["torch"].nn.Module.parameters(model)
+        return sum(int(parameter.numel()) for parameter in parameters)
+    except Exception:  # noqa: BLE001  # guard: the user's own code may answer
+        return None
 
 
 def attach_one(pen: Pen, module: Any) -> None:
