@@ -31,7 +31,7 @@ class ProcessSampler:
                 self._process = psutil.Process(self.pid)
             with self._process.oneshot():
                 times = self._process.cpu_times()
-                rss = self._process.memory_info().rss
+                rss = self._process.memory_info().rss or None  # 0: it is just ending, and has given all back
                 num_threads = self._process.num_threads()
         except psutil.Error:
             return None

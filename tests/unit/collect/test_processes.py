@@ -54,3 +54,19 @@ def test_a_process_that_sleeps_waits_for_no_core() -> None:
     assert first is not None
     assert last is not None
     assert (last.run_delay_ns or 0) - (first.run_delay_ns or 0) < 0.05 * (last.at_ns - first.at_ns)
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="what has ended and waits for its parent is left there"
+)
+def test_a_process_that_has_given_its_memory_back_has_none_that_is_known() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read()  # until it has ended; nobody has asked how yet
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        sample = ProcessSampler(process.pid).sample(0, time.perf_counter_ns())
+
+    assert sample is not None
+    assert sample.rss_bytes is None
+    assert sample.num_threads is not None
