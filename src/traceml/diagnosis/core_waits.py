@@ -30,16 +30,18 @@ def explained_by_core_waits(finding: Finding, facts: Facts, limits: Thresholds) 
     rank = next((rank for rank in facts.ranks if rank.state.identity.rank in finding.ranks[:1]), None)
     if rank is None or rank.core_wait_share is None or finding.impact is None or not _may_be_slowed(finding, facts):
         return None
-    share, period_ns = rank.core_wait_share, _period_ns(rank)
+    share, period_ns, price_ns = rank.core_wait_share, _period_ns(rank), finding.impact.ms * NS_PER_MS
     waited_ns = share * period_ns
-    if share < limits.core_wait_share or waited_ns < limits.explained_share * finding.impact.ms * NS_PER_MS:
+    if share < limits.core_wait_share or waited_ns < limits.explained_share * price_ns:
         return None
+    # In which phase it waited is not known, so this is what can be at most.
+    explains = "enough to explain it" if waited_ns >= price_ns else "which may be most of it"
     who = "the training" if facts.world_size == 1 else f"rank {rank.state.identity.rank}"
     return replace(
         finding,
         severity=INFO,
         summary=f"{finding.summary.rstrip('.')}; meanwhile {who} waited for a core {units.percent(share)} of the time.",
-        why=f"waiting for a core took {part_of(waited_ns, period_ns)} a step, which explains it; {finding.why}",
+        why=f"waiting for a core took {part_of(waited_ns, period_ns)} a step, {explains}; {finding.why}",
         next=_next(facts, limits),
         evidence=(*finding.evidence, Evidence("waiting for a core", 100 * share, 100 * limits.core_wait_share, "%")),
     )

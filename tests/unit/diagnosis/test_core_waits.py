@@ -42,7 +42,9 @@ def test_time_between_steps_that_the_wait_for_a_core_explains_is_information() -
         "40 % of the time passes between steps: 4.00 of 10.1 ms a step; "
         "meanwhile the training waited for a core 28 % of the time."
     )
-    assert found.why.startswith("waiting for a core took 2.83 of 10.1 ms a step, which explains it; between steps ")
+    assert found.why.startswith(
+        "waiting for a core took 2.83 of 10.1 ms a step, which may be most of it; between steps "
+    )
     assert found.next == (
         "other processes or threads take the 2 cores: stop them, or give this run cores of its own "
         "(taskset, a smaller --nproc-per-node, fewer loader workers)"
@@ -65,6 +67,11 @@ def test_the_wait_explains_from_half_of_the_price_and_a_tenth_of_the_time_on(
     step: StepRecord, share: float, is_explained: bool
 ) -> None:
     assert (MEANWHILE in judged(step, share).summary) == is_explained
+
+
+def test_a_wait_as_long_as_the_price_is_called_enough_to_explain_it() -> None:
+    assert ", enough to explain it; " in judged(BETWEEN, 0.4).why
+    assert ", which may be most of it; " in judged(BETWEEN, 0.39).why
 
 
 def test_without_data_nothing_is_said_of_cores() -> None:
