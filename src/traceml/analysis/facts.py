@@ -87,6 +87,7 @@ class RankFacts:
     tail_ns: Optional[int] = None
     first_steady_step: int = 0  # 0: there is no warm-up
     num_halted: int = 0  # left out: the process was stopped or traced
+    core_wait_share: Optional[float] = None  # of the time its main thread was ready and had no core; None: not known
     device: Optional[DeviceFacts] = None  # None: no steady step has the device's clock
     host: Optional[RankFacts] = None  # the same rank on the host's clock, where this one is on the device's
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Iterable, Optional, Sequence, Union
 
 from traceml.analysis.chunks import NameRegion, chunks_of, with_walls
+from traceml.analysis.core_waits import core_wait_share
 from traceml.analysis.facts import MOST_STEPS, DeviceFacts, Ending, Facts, RankFacts, is_absent_when_unseen
 from traceml.analysis.ledger_facts import ledger_facts
 from traceml.analysis.surroundings import memory_of, system_of
@@ -80,7 +81,7 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
         clock the steady steps without device times are left out of them, too.
     """
     notes: list[str] = []
-    ranks = tuple(_rank_facts(window, segments, notes) for window in windows)
+    ranks = tuple(_rank_facts(window, segments, processes, notes) for window in windows)
     if clock is None:
         clock = _clock_of(ranks, notes)
         ranks = tuple(map(_on_device, ranks)) if clock == "device" else ranks
@@ -103,7 +104,9 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
     )
 
 
-def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str]) -> RankFacts:
+def _rank_facts(
+    window: RankWindow, segments: Sequence[Segment], processes: Sequence[ProcessSample], notes: list[str]
+) -> RankFacts:
     state, rank = window.state, window.state.identity.rank
     warmup = _warmup(window)
     if warmup.is_cut:
@@ -149,6 +152,11 @@ def _rank_facts(window: RankWindow, segments: Sequence[Segment], notes: list[str
         first_steady_step=warmup.first_steady_step,
         device=_device_facts(window, steady_pieces, name_region),
         num_halted=num_halted,
+        core_wait_share=core_wait_share(
+            [sample for sample in processes if sample.rank == rank],
+            steady_ns=(_start_ns(steady_pieces[0]), steady_pieces[-1].end_ns) if steady_pieces else None,
+            process_start_ns=state.identity.process_start_ns,
+        ),
     )
 
 
@@ -218,11 +226,8 @@ def _steady_ns(windows: Sequence[RankWindow]) -> Optional[tuple[int, int]]:
     for window in windows:
         warmup = _warmup(window)
         for piece in window.pieces:
-            if isinstance(piece, Block):
-                starts.append(piece.start_ns)
-                ends.append(piece.end_ns)
-            elif _is_steady(piece, warmup):
-                starts.append(piece.end_ns - piece.period_ns)
+            if isinstance(piece, Block) or _is_steady(piece, warmup):
+                starts.append(_start_ns(piece))
                 ends.append(piece.end_ns)
     return (min(starts), max(ends)) if starts else None
 
@@ -326,6 +331,10 @@ def _training_loader(windows: Sequence[RankWindow]) -> Optional[LoaderInfo]:
             if loader.number == window.state.training_loader:
                 return loader
     return None
+
+
+def _start_ns(piece: Piece) -> int:
+    return piece.start_ns if isinstance(piece, Block) else piece.end_ns - piece.period_ns
 
 
 def _first(piece: Piece) -> int:

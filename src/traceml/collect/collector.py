@@ -250,6 +250,7 @@ class Collector:
         for tail in self._rings.find({*self._tails, *self._former}, next_rank=len(self._tails)):
             self._tails[tail.name] = tail
             self._life.watch(tail.pid, born_before=tail.made_at)
+            self._sample_at_ns = 0  # at once: its training may be over before the next round
 
     @property
     def _ranks(self) -> list[RingTail]:

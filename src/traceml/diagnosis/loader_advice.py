@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from traceml.schema.records import LoaderInfo
 
 _CHEAPER: Final = "make a batch cheaper to load (smaller or decoded files, less work per item)"
+_ONLY_IF_IT_WAITS: Final = "more help only if they wait (disk, network) rather than compute"
+_TOO_SMALL: Final = (
+    "make batches larger, or index tensors in memory instead of loading single items: a batch takes {took}, "
+    "less than handing it over from a worker costs"
+)
 _HALF: Final = 0.5
 
 
@@ -58,6 +63,8 @@ def _more_workers(facts: Facts, rank: RankFacts, num_workers: int, limits: Thres
     making_ns = rank.wall.mean_ns(INPUT) or 0.0
     period_ns = rank.total_ns / rank.num_steady
     num_batches = max(rank.num_micro_batches, rank.wall.num_steady) / rank.wall.num_steady
+    if not num_workers and making_ns / num_batches < limits.worth_a_worker_ns:
+        return _TOO_SMALL.format(took=units.duration(making_ns / num_batches))
     rest_ns = max(period_ns - (rank.mean_ns(INPUT) or 0.0), period_ns / 1e3)
     if num_workers:
         needed = math.ceil(num_workers * period_ns / rest_ns)
@@ -75,7 +82,8 @@ def _within_cores(facts: Facts, num_workers: int, needed: int, reason: str, limi
     possible = min(needed, num_cores, limits.max_workers_advised)
     if possible <= num_workers:
         allowed = "" if cores is None or num_workers < num_cores else f" on {_cores(num_cores)}"
-        return f"{_CHEAPER}: there are {num_workers} workers{allowed} already"
+        waits = f"; {_ONLY_IF_IT_WAITS}" if allowed else ""
+        return f"{_CHEAPER}: there are {num_workers} workers{allowed} already{waits}"
     if possible == needed:
         return f"num_workers={needed} ({reason})"
     limit = (

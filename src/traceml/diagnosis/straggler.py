@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Optional
 
+from traceml.diagnosis.core_waits import core_wait_note
 from traceml.diagnosis.finding import INFO, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, undecided
 from traceml.diagnosis.ledger_price import UnitCost, drift_ns, impact_of, unit_cost
@@ -68,7 +69,7 @@ def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         diagnosis="STRAGGLER",
         severity=severity_of(impact, late.judged, limits),
         summary=_summary(late, impact),
-        why=_why(late),
+        why=_why(late) + core_wait_note(facts, late.rank, late.excess_ns[late.phase] / late.cost.steps_a_unit, limits),
         next=advice_for(facts, late.rank, late.phase),
         rule=rule_text(straggler),
         evidence=_evidence(late, limits),
@@ -95,7 +96,8 @@ def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         diagnosis="SLOW_RANK",
         severity=INFO,
         summary=f"Rank {late.rank} is slower in every phase: {units.duration(impact.ms * NS_PER_MS)} of each step.",
-        why=f"more than the others' median: {more}; {_last_in_words(late)}",
+        why=f"more than the others' median: {more}; {_last_in_words(late)}"
+        + core_wait_note(facts, late.rank, sum(late.excess_ns.values()) / late.cost.steps_a_unit, limits),
         next=f"see what else runs on the core or device of rank {late.rank}, and whether it is slower itself",
         rule=rule_text(slow_rank),
         evidence=_evidence(late, limits),

@@ -81,6 +81,14 @@ class Thresholds:
     #: Syncs end together within 5 ms in 95 % of the units; half a unit apart, in half of them, is a shift by a step.
     apart_share: float = 0.5
 
+    #: Every thread waits for its core now and then; from a tenth of the time on the machine is part of the answer ...
+    core_wait_share: float = 0.10
+    #: ... and where it holds half of what a finding costs, the script cannot be told to hold the larger part.
+    explained_share: float = 0.50
+
+    #: A batch from a worker is pickled, sent and put together again: on a busy host of 2 cores batches of 0.2 to 0.4 ms
+    #: came 3 to 6 ms apart from one worker. Under a millisecond a worker costs more than it saves.
+    worth_a_worker_ns: int = 1_000_000
     #: More workers than this on one host are seldom what is missing; the storage or the decoding is.
     max_workers_advised: int = 16
 

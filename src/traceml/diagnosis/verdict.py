@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, Final, Mapping, Optional
+from typing import Callable, Final, Mapping, Optional, Sequence
 
 from traceml.analysis.facts import Facts
+from traceml.diagnosis.core_waits import explained_by_core_waits
 from traceml.diagnosis.device import h2d_bound, host_bound
 from traceml.diagnosis.finding import SEVERITIES, Diagnosis, Finding
 from traceml.diagnosis.overhead import overhead_bound
@@ -77,10 +78,18 @@ def _step_time(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
     causes = [finding for finding in (rule(facts, limits) for rule in CAUSES) if finding is not None]
     beside = slow_rank(facts, limits)
     if causes:
-        found = tuple(sorted(causes, key=_price, reverse=True))
+        found = _by_price(causes, facts, limits)
     else:
         found = _only((insufficient_data, compute_bound, balanced), facts, limits)
     return found if beside is None else (*found, beside)
+
+
+def _by_price(causes: Sequence[Finding], facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
+    """The largest price first; behind them those that the wait for a core explains, which are told so."""
+    told = [(finding, explained_by_core_waits(finding, facts, limits)) for finding in causes]
+    own = [finding for finding, explained in told if explained is None]
+    others = [explained for _, explained in told if explained is not None]
+    return (*sorted(own, key=_price, reverse=True), *sorted(others, key=_price, reverse=True))
 
 
 def _system(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:

@@ -12,14 +12,13 @@ from traceml.diagnosis.thresholds import LIMITS
 from traceml.diagnosis.verdict import diagnose
 from traceml.report.contract import (
     SCHEMA_VERSION,
-    AttemptInfo,
     BlockInfo,
-    DeathInfo,
     Report,
     RunInfo,
     StepTimeInfo,
     ThroughputInfo,
 )
+from traceml.report.contract_attempts import AttemptInfo, DeathInfo
 from traceml.report.coverage import coverage_of, fold
 from traceml.report.ending import ending_of
 from traceml.report.findings import findings_of, verdict_of
@@ -199,7 +198,7 @@ def _report(found: _Found, diagnosis: Diagnosis, notes: Sequence[str]) -> Report
         step_time=_step_time(facts, diagnosis),
         step_memory=memory_info(facts, diagnosis),
         system=system_info(facts.system, diagnosis),
-        process=process_info(facts.system),
+        process=process_info(facts),
         throughput=_throughput(found),
         coverage=coverage_of(
             facts,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Mapping, Optional
 
+from traceml.report.contract_attempts import AttemptInfo
+
 SCHEMA_VERSION: Final = 1
 #: A running run's data is said to be of some time ago when nothing newer came for so long.
 STALE_S: Final = 5.0
@@ -289,6 +291,7 @@ class ProcessInfo:
     num_threads_max: Optional[int] = None
     read_bytes: Optional[int] = None
     write_bytes: Optional[int] = None
+    waited_for_core_pct: Optional[float] = None  # of the time, ready to run; of the rank that waited most; Linux only
 
 
 @dataclass(frozen=True)
@@ -311,28 +314,6 @@ class EventInfo:
     ms: Optional[float]
     count: int = 1
     text: str = ""
-
-
-@dataclass(frozen=True)
-class DeathInfo:
-    """A rank's process that was gone: in which step and phase, and how it went."""
-
-    rank: int
-    step: int
-    phase: str
-    how: str
-
-
-@dataclass(frozen=True)
-class AttemptInfo:
-    """An attempt of the ranks that a restart ended: the first to die leads `deaths`; `file` holds its steps."""
-
-    number: int
-    world_size: int
-    steps: int
-    duration_s: float
-    deaths: tuple[DeathInfo, ...] = ()
-    file: str = ""
 
 
 @dataclass(frozen=True)

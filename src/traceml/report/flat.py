@@ -89,6 +89,7 @@ def _rest(report: Report) -> dict[str, Value]:
         "system/diagnosis": report.system.diagnosis,
         "system/cpu_mean_percent": report.system.cpu_percent_mean,
         "process/rss_max_bytes": report.process.rss_bytes_max,
+        "process/waited_for_core_pct": report.process.waited_for_core_pct,
     }
 
 

@@ -69,8 +69,10 @@ def _tenth(value: Optional[float]) -> Optional[float]:
     return None if value is None else round(value, 1)
 
 
-def process_info(system: SystemFacts) -> ProcessInfo:
+def process_info(facts: Facts) -> ProcessInfo:
     """The training processes over the run's samples."""
+    system = facts.system
+    waits = [rank.core_wait_share for rank in facts.ranks if rank.core_wait_share is not None]
     return ProcessInfo(
         rss_bytes_p50=system.rss_bytes_p50,
         rss_bytes_max=system.rss_bytes_max,
@@ -78,4 +80,5 @@ def process_info(system: SystemFacts) -> ProcessInfo:
         num_threads_max=system.num_threads_max,
         read_bytes=system.read_bytes,
         write_bytes=system.write_bytes,
+        waited_for_core_pct=_tenth(100 * max(waits)) if waits else None,
     )

@@ -170,7 +170,10 @@ class MemoryReading:
 
 @dataclass(frozen=True)
 class ProcessSample:
-    """One rank's process, seen from outside. `cpu_percent` is of one core."""
+    """One rank's process, seen from outside. `cpu_percent` is of one core.
+
+    `run_delay_ns` is how long its main thread was ready to run and waited for a core, since the process began.
+    """
 
     rank: int
     at_ns: int
@@ -179,6 +182,7 @@ class ProcessSample:
     num_threads: Optional[int] = None
     read_bytes: Optional[int] = None
     write_bytes: Optional[int] = None
+    run_delay_ns: Optional[int] = None  # Linux only
 
 
 @dataclass(frozen=True)

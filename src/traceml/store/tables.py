@@ -9,8 +9,8 @@ from traceml.schema.phases import PHASES
 #: "TrML": a file with another one is not ours.
 APPLICATION_ID: Final = 0x54724D4C
 #: `user_version`. The order of `phases.PHASES` is part of the format: a change of it raises this number.
-#: Version 2 added `steps.device`.
-VERSION: Final = 3
+#: Version 2 added `steps.device`, 3 `steps.sync` and what the ranks share, 4 `processes.run_delay_ns`.
+VERSION: Final = 4
 PAGE_BYTES: Final = 4096
 
 _STEP_BITS: Final = 40
@@ -92,15 +92,19 @@ def insert_into(table: str, num_columns: int) -> str:
 
 #: What a writer does to a database of an older version, and a reader in its own memory: the columns and tables it has
 #: not.
-_WITH_SYNC: Final = ("ALTER TABLE steps ADD COLUMN sync", *_RANK_DDL)
+_WITH_DELAY: Final = "ALTER TABLE processes ADD COLUMN run_delay_ns"
+_WITH_SYNC: Final = ("ALTER TABLE steps ADD COLUMN sync", *_RANK_DDL, _WITH_DELAY)
 UPGRADE: Final[dict[int, tuple[str, ...]]] = {
     1: ("ALTER TABLE steps ADD COLUMN device", *_WITH_SYNC),
     2: _WITH_SYNC,
+    3: (_WITH_DELAY,),
 }
-_TEMP_DDL: Final = tuple(statement.replace("TABLE", "TEMP TABLE", 1) for statement in _RANK_DDL)
+_VIEW_DELAY: Final = "CREATE TEMP VIEW processes AS SELECT *, NULL AS run_delay_ns FROM main.processes"
+_AS_NEW: Final = (*(statement.replace("TABLE", "TEMP TABLE", 1) for statement in _RANK_DDL), _VIEW_DELAY)
 READ_AS_NEW: Final[dict[int, tuple[str, ...]]] = {
-    1: ("CREATE TEMP VIEW steps AS SELECT *, NULL AS device, NULL AS sync FROM main.steps", *_TEMP_DDL),
-    2: ("CREATE TEMP VIEW steps AS SELECT *, NULL AS sync FROM main.steps", *_TEMP_DDL),
+    1: ("CREATE TEMP VIEW steps AS SELECT *, NULL AS device, NULL AS sync FROM main.steps", *_AS_NEW),
+    2: ("CREATE TEMP VIEW steps AS SELECT *, NULL AS sync FROM main.steps", *_AS_NEW),
+    3: (_VIEW_DELAY,),
 }
 
 INSERT_STEP: Final = insert_into("steps", len(STEP_COLUMNS))

@@ -7,18 +7,20 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional, Sequence
 
 import pytest
 
 from tests.ring_folders import ring_folder
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.collector import Collector
+from traceml.collect.devices import Nvml
 from traceml.collect.keeping import Keeping
 from traceml.collect.launcher import Launcher
 from traceml.collect.recover import lives, orphans, recover
+from traceml.collect.sampling import Sampling
 from traceml.errors import RunError
-from traceml.schema.records import Manifest, RankEnd, RankIdentity, RunEnd
+from traceml.schema.records import Manifest, RankEnd, RankIdentity, RankState, RunEnd
 from traceml.store.reader import StoreReader
 from traceml.wire import edges
 from traceml.wire.manifest import write_manifest
@@ -34,6 +36,19 @@ class Told:
 
     answered: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+class Rounds(Sampling):
+    """Remembers of which processes each round of samples was."""
+
+    def __init__(self) -> None:
+        super().__init__(Nvml())
+        self.pids: list[list[int]] = []
+
+    def take(self, at_ns: int, ranks: Sequence[tuple[int, RankState]]) -> dict[str, Any]:
+        """As every round."""
+        self.pids.append([pid for pid, _ in ranks])
+        return super().take(at_ns, ranks)
 
 
 class Rank:
@@ -86,10 +101,12 @@ def manifest_of(tmp_path: Path, *, launcher_pid: Optional[int] = None) -> Manife
     return manifest
 
 
-def collect(tmp_path: Path, manifest: Manifest, told: Told, fd: Optional[int] = None) -> RunEnd:
+def collect(
+    tmp_path: Path, manifest: Manifest, told: Told, fd: Optional[int] = None, sampling: Optional[Sampling] = None
+) -> RunEnd:
     keeping = Keeping(tmp_path / "run", manifest, max_bytes=64 << 20, noted=told.notes.append)
     callbacks = Callbacks(told.answered.append, told.notes.append)
-    return Collector(manifest, keeping, Launcher(fd), sampling=None, callbacks=callbacks).run()
+    return Collector(manifest, keeping, Launcher(fd), sampling=sampling, callbacks=callbacks).run()
 
 
 def stored_steps(tmp_path: Path) -> int:
@@ -135,6 +152,22 @@ def test_a_question_is_answered_while_the_rank_waits(tmp_path: Path) -> None:
     thread.join()
 
     assert (rank.ring.header[ANSWERED], told.answered) == (3, [os.getpid()])
+
+
+def test_a_training_that_is_over_before_the_next_round_of_samples_is_sampled_once(tmp_path: Path) -> None:
+    manifest, rounds = manifest_of(tmp_path, launcher_pid=os.getpid()), Rounds()
+    thread = threading.Thread(target=collect, args=(tmp_path, manifest, Told()), kwargs={"sampling": rounds})
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not rounds.pids and time.monotonic() < deadline:
+        time.sleep(0.01)
+    rank = Rank(ring_folder(tmp_path))
+    rank.steps(9)
+    rank.goodbye()
+    thread.join()
+
+    assert rounds.pids[:2] == [[], [os.getpid()]]
+    assert [sample.rank for sample in StoreReader(tmp_path / "run" / "node-0" / "run.db").processes()][:1] == [0]
 
 
 def test_a_foreign_file_among_the_rings_is_told_and_passed_over(tmp_path: Path) -> None:

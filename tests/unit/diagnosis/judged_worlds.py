@@ -12,7 +12,7 @@ from traceml.analysis.gather import RankWindow, facts_of
 from traceml.analysis.ledger import Ledger
 from traceml.diagnosis.finding import Diagnosis, Finding
 from traceml.diagnosis.verdict import diagnose
-from traceml.schema.records import StepRecord
+from traceml.schema.records import ProcessSample, StepRecord
 
 NAMES = ("STRAGGLER", "ROTATING_STRAGGLER")
 
@@ -24,6 +24,7 @@ def facts_of_ranks(
     unwatched: Optional[Mapping[str, str]] = None,
     device: str = "cpu",
     world_size: Optional[int] = None,
+    processes: Sequence[ProcessSample] = (),
 ) -> Facts:
     """What is known of ranks with these steps."""
     num_ranks = world_size or len(steps)
@@ -33,7 +34,9 @@ def facts_of_ranks(
         state = replace(rank_state(rank=rank, world_size=num_ranks, device=device), unwatched=unwatched or {})
         windows.append(RankWindow(state, tuple(own)))
     host = host_samples(num_cores=num_cores)
-    return facts_of(windows, units=ledger.take(), ledger=ledger.state, host=host, world_size=num_ranks)
+    return facts_of(
+        windows, units=ledger.take(), ledger=ledger.state, host=host, world_size=num_ranks, processes=processes
+    )
 
 
 def judged(world: World, num_steps: int = 80, **surroundings: object) -> Diagnosis:

@@ -60,7 +60,31 @@ def test_where_the_cores_are_used_up_a_batch_must_become_cheaper() -> None:
     said = advice(step_ms(input=30, forward=30), loader_info(2), cores=2.0)
 
     assert said.startswith("make a batch cheaper")
-    assert said.endswith("there are 2 workers on 2 cores already")
+    assert said.endswith(
+        "there are 2 workers on 2 cores already; more help only if they wait (disk, network) rather than compute"
+    )
+
+
+@pytest.mark.parametrize(("input_ms", "is_too_small"), [(0.99, True), (1.01, False)])
+def test_a_batch_that_is_made_faster_than_a_worker_hands_it_over_gets_no_worker(
+    input_ms: float, is_too_small: bool
+) -> None:
+    said = advice(step_ms(input=input_ms, forward=1), loader_info(0))
+
+    assert ("num_workers" not in said) == is_too_small
+    assert said.startswith("make batches larger, or index tensors in memory") == is_too_small
+
+
+def test_each_of_an_accumulated_steps_batches_is_held_against_a_hand_over() -> None:
+    said = advice(step_ms(input=3.6, forward=2, num_micro_batches=4), loader_info(0))
+
+    assert said.endswith("a batch takes 0.900 ms, less than handing it over from a worker costs")
+
+
+def test_workers_that_are_there_already_stay_whatever_a_batch_takes() -> None:
+    said = advice(step_ms(input=0.9, forward=0.9), loader_info(2), cores=8.0)
+
+    assert said.startswith("num_workers=4 ")
 
 
 def test_many_workers_are_not_said_to_fill_cores_that_are_not_known() -> None:

@@ -79,6 +79,7 @@ class FakeStore:
     all_devices: list[DeviceSample] = field(default_factory=list)
     slots: list[LiveSlot] = field(default_factory=list)
     all_notes: dict[str, str] = field(default_factory=dict)
+    all_processes: list[ProcessSample] = field(default_factory=list)
     all_host: list[HostSample] = field(default_factory=list)
     all_units: tuple[UnitSums, ...] = ()
     ledger_state: Optional[LedgerState] = None
@@ -105,8 +106,8 @@ class FakeStore:
         return self.all_memory
 
     def processes(self) -> list[ProcessSample]:
-        """None were taken."""
-        return []
+        """As given."""
+        return self.all_processes
 
     def host(self) -> list[HostSample]:
         """As given."""

@@ -12,7 +12,8 @@ from tests.unit.analysis.rank_worlds import World, simulate
 from tests.unit.report.store_fakes import MANIFEST, SECOND, FakeStore, state_of
 from traceml.analysis.ledger import Ledger
 from traceml.report.build import build_report
-from traceml.report.contract import DeathInfo, Report
+from traceml.report.contract import Report
+from traceml.report.contract_attempts import DeathInfo
 from traceml.report.files import summary_text
 from traceml.schema.attempts import Attempt, RankDeath
 from traceml.schema.records import HostSample, LiveSlot, MemoryReading, RankEnd

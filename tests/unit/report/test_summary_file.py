@@ -15,6 +15,7 @@ from traceml.report import files
 from traceml.report.build import build_report
 from traceml.report.files import FILE, read_summary, summary_text, write_summary
 from traceml.report.flat import flat_summary
+from traceml.schema.records import ProcessSample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,6 +145,18 @@ def test_the_flat_summary_has_one_level_of_plain_values_under_traceml() -> None:
     assert flat["traceml/run/steps"] == 40
     assert all(name.startswith("traceml/") for name in flat)
     assert all(value is None or isinstance(value, (str, int, float)) for value in flat.values())
+
+
+def test_the_wait_for_a_core_is_that_of_the_rank_that_waited_most_in_summary_and_flat_summary() -> None:
+    steps = [step_ms(n, rank=rank, forward=10) for rank in (0, 1) for n in range(1, 41)]
+    ranks = [state_of(rank, world_size=2) for rank in (0, 1)]
+    waits = [ProcessSample(rank, at, run_delay_ns=at // (9 - 5 * rank)) for at in (0, 400_000_000) for rank in (0, 1)]
+
+    report = build_report(FakeStore(steps, ranks, all_processes=waits), MANIFEST, now_wall=0.0, now_ns=0)
+
+    assert report.process.waited_for_core_pct == 25.0
+    assert flat_summary(report)["traceml/process/waited_for_core_pct"] == 25.0
+    assert some_report().process.waited_for_core_pct is None
 
 
 def test_a_regions_name_reaches_trackers_without_signs_they_refuse() -> None:

@@ -133,6 +133,7 @@ def as_version_1(path: Path) -> None:
         db.execute(f"INSERT INTO steps SELECT {', '.join(names)} FROM newer")
         for table in ("newer", "units", "unit_blocks", "unit_regions", "attempts"):
             db.execute(f"DROP TABLE {table}")
+        db.execute("ALTER TABLE processes DROP COLUMN run_delay_ns")
         db.execute("PRAGMA user_version=1")
         db.commit()
 

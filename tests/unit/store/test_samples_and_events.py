@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,7 @@ SMALL = 512 * KB  # room for 128 rows of each kind
 def test_few_samples_come_back_as_they_went_in(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "run.db")
     memory = [MemoryReading(0, 5, 1, "cuda", 10), MemoryReading(1, 6, 2, "rss", 11, 12, 13, 14)]
-    processes = [ProcessSample(0, 5), ProcessSample(1, 6, 10, 99.5, 3, 0, 2**40)]
+    processes = [ProcessSample(0, 5), ProcessSample(1, 6, 10, 99.5, 3, 0, 2**40, 2**41)]
     host = [HostSample(5), HostSample(6, 2.5, 100.0, 4.0, throttled=True, memory_bytes=7, memory_limit_bytes=8)]
     devices = [
         DeviceSample(5, "GPU-1"),
@@ -70,6 +72,35 @@ def test_many_process_samples_are_thinned_for_each_rank_alone(tmp_path: Path) ->
         assert (own[-1].at_ns, own[-1].read_bytes) == (2_999, 2_999)
         means = [sample.cpu_percent for sample in own[:-1] if sample.cpu_percent is not None]
         assert sum(means) / len(means) == pytest.approx(51, abs=0.1)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_database_from_before_the_wait_for_a_core_still_opens(tmp_path: Path, is_written: bool) -> None:
+    old, new = ProcessSample(0, 5, 10, 99.5, 3, 1, 2), ProcessSample(0, 9, 10, 99.5, 3, 1, 2, 4)
+    path = tmp_path / "run.db"
+    writer = StoreWriter(path)
+    writer.append(processes=[old])
+    writer.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE processes DROP COLUMN run_delay_ns")
+        db.execute("PRAGMA user_version=3")
+        db.commit()
+
+    if is_written:
+        StoreWriter(path).append(processes=[new])
+
+    assert StoreReader(path).processes() == ([old, new] if is_written else [old])
+
+
+def test_thinned_waits_for_a_core_stay_with_their_time(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "run.db", max_bytes=SMALL)
+
+    for at in range(0, 1_000, 100):
+        writer.append(processes=[ProcessSample(0, moment, run_delay_ns=3 * moment) for moment in range(at, at + 100)])
+
+    found = StoreReader(tmp_path / "run.db").processes()
+    assert len(found) <= 128
+    assert all(sample.run_delay_ns == 3 * sample.at_ns for sample in found)
 
 
 def test_thinned_samples_all_stand_for_equally_many(tmp_path: Path) -> None:

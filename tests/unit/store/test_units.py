@@ -186,6 +186,7 @@ def test_a_database_from_before_there_were_units_still_opens(tmp_path: Path, is_
     write(tmp_path / "run.db", [])
     with closing(sqlite3.connect(tmp_path / "run.db")) as db:
         db.execute("ALTER TABLE steps DROP COLUMN sync")
+        db.execute("ALTER TABLE processes DROP COLUMN run_delay_ns")
         for table in ("units", "unit_blocks", "unit_regions", "attempts"):
             db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version=2")

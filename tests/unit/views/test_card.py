@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.views.report_builders import CARDS, INPUT_BOUND, golden, phase_rows, report_of
-from traceml.report.contract import CoverageInfo, EventInfo, FaultInfo, FindingInfo, ImpactInfo
+from traceml.report.contract import CoverageInfo, EventInfo, FaultInfo, FindingInfo, ImpactInfo, ProcessInfo
 from traceml.views.text.card import card
 from traceml.views.text.columns import width_of
 
@@ -202,3 +202,23 @@ def test_a_run_without_trace_step_says_on_its_first_lines_that_steps_were_inferr
     lines = card(report_of(inferred=True, steps=100)).splitlines()
 
     assert "100 inferred steps" in " ".join(lines[:2])
+
+
+@pytest.mark.parametrize(
+    ("pct", "world_size", "words"),
+    [
+        (28.4, 1, " waited for a core 28 % of the time"),
+        (10.0, 4, " a rank waited for a core 10 % of the time"),
+        (9.9, 1, ""),
+        (None, 1, ""),
+    ],
+)
+def test_a_training_that_waited_for_a_core_a_tenth_of_the_time_says_so(
+    pct: float | None, world_size: int, words: str
+) -> None:
+    report = report_of(world_size=world_size)
+
+    text = " ".join(card(replace(report, process=ProcessInfo(waited_for_core_pct=pct))).split())
+
+    assert words in text
+    assert ("for a core" in text) == bool(words)

@@ -27,6 +27,7 @@ _MAX_PHASE: Final = 22
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _MAX_NOTES: Final = 4
 _MAX_EVENTS: Final = 5
+_WAIT_PCT: Final = 10.0  # a process that waits less for a core waits as all do
 _MS_UNTIL: Final = 10_000  # from here on times are spoken in s, min, h
 _MAX_FINDINGS: Final = 3
 _UNREMARKABLE: Final = frozenset({"NORMAL", "NO_DATA"})
@@ -290,6 +291,10 @@ def _also(report: Report) -> str:
         told.append(plural(run.failed_steps, "failed step"))
     if run.halted_steps:
         told.append(f"{plural(run.halted_steps, 'step')} left out: stopped or in a debugger")
+    waited_pct = report.process.waited_for_core_pct
+    if waited_pct is not None and waited_pct >= _WAIT_PCT:
+        who = "a rank " if run.world_size > 1 else ""
+        told.append(f"{who}waited for a core {units.percent(waited_pct / 100)} of the time")
     if report.overhead is not None:
         told.append(f"tracing {units.percent(report.overhead.pct / 100)}")
     return " · ".join(told)
