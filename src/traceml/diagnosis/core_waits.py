@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Final, Optional
+from typing import TYPE_CHECKING, Final, Optional, Sequence
 
 from traceml.diagnosis.finding import INFO, Evidence
 from traceml.diagnosis.price import NS_PER_MS
@@ -25,7 +25,8 @@ def explained_by_core_waits(finding: Finding, facts: Facts, limits: Thresholds) 
 
     What the script does around the model, and batches made in the training's own process, take longer when the thread
     that does it has no core. The kernel counts that: at least 10 % of the time, and half of the finding's price, make
-    it what is said, as information. A thread that sleeps, or waits for a disk, waits for no core.
+    it what is said, as information, where few steps hold the time. A thread that sleeps, or waits for a disk, waits for
+    no core, and what every step has comes with the script.
     """
     rank = next((rank for rank in facts.ranks if rank.state.identity.rank in finding.ranks[:1]), None)
     if rank is None or rank.core_wait_share is None or finding.impact is None or not _may_be_slowed(finding, facts):
@@ -33,6 +34,8 @@ def explained_by_core_waits(finding: Finding, facts: Facts, limits: Thresholds) 
     share, period_ns, price_ns = rank.core_wait_share, _period_ns(rank), finding.impact.ms * NS_PER_MS
     waited_ns = share * period_ns
     if share < limits.core_wait_share or waited_ns < limits.explained_share * price_ns:
+        return None
+    if _is_in_every_step(rank, finding.phases[:1], limits):
         return None
     # In which phase it waited is not known, so this is what can be at most.
     explains = "enough to explain it" if waited_ns >= price_ns else "which may be most of it"
@@ -66,6 +69,14 @@ def core_wait_note(facts: Facts, number: int, excess_ns: float, limits: Threshol
     if not is_told or more * _period_ns(own) < limits.explained_share * excess_ns:
         return ""
     return f"; meanwhile it waited for a core {units.percent(share)} of the time"
+
+
+def _is_in_every_step(rank: RankFacts, names: Sequence[str], limits: Thresholds) -> bool:
+    times = rank.phases.get(names[0]) if names else None
+    if times is None or not times.count:
+        return False
+    typical_ns = times.quantile(0.5, num_zeros=max(0, rank.num_steady - times.count)) or 0.0
+    return typical_ns > limits.typical_of_mean * times.total / rank.num_steady
 
 
 def _period_ns(rank: RankFacts) -> float:

@@ -85,6 +85,8 @@ class Thresholds:
     core_wait_share: float = 0.10
     #: ... and where it holds half of what a finding costs, the script cannot be told to hold the larger part.
     explained_share: float = 0.50
+    #: A thread loses its core in some steps; what the typical step has to half the mean's extent comes with every step.
+    typical_of_mean: float = 0.50
 
     #: A batch from a worker is pickled, sent and put together again: on a busy host of 2 cores batches of 0.2 to 0.4 ms
     #: came 3 to 6 ms apart from one worker. Under a millisecond a worker costs more than it saves.
