@@ -30,6 +30,7 @@ from traceml.report.surroundings import memory_info, process_info, system_info
 from traceml.report.trim import trimmed
 from traceml.schema import phases, units
 from traceml.schema.current import Current
+from traceml.schema.model import in_words
 from traceml.schema.struct import to_plain
 
 if TYPE_CHECKING:
@@ -251,6 +252,7 @@ def _run(found: _Found) -> RunInfo:
         torch_version=identity.torch_version if identity else "",
         device=identity.device if identity else "cpu",
         exception=end.exception if end else "",
+        model=in_words(found.states[0].models) if found.states else "",
         total_steps=next((s.total_steps for s in found.states if s.total_steps), manifest.total_steps),
         micro_batches=rank.all_micro_batches if rank else None,
         optimizer_steps=rank.all_optimizer_steps if rank else None,

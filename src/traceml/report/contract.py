@@ -58,6 +58,7 @@ class RunInfo:
     data_age_s: Optional[float] = None  # while running: how old the newest data was then
     halted_steps: int = 0  # left out: the process was stopped or traced by a debugger
     restarts: int = 0
+    model: str = ""  # the traced ones: class and number of parameters
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from traceml.recorder import pen  # noqa: E402
 from traceml.recorder.hooks import forward  # noqa: E402
 from traceml.recorder.hooks.forward import SLOT  # noqa: E402
 from traceml.recorder.step import count, region, trace_step  # noqa: E402
+from traceml.schema.model import ModelInfo  # noqa: E402
 from traceml.schema.records import Fault, RankEnd, RegionName  # noqa: E402
 from traceml.wire import edges  # noqa: E402
 
@@ -222,6 +223,18 @@ def test_two_models_and_two_optimizers_are_one_step(recording: Recording) -> Non
 
     assert [step.num_optimizer_steps for step in steps] == [2, 2, 2]
     assert "input" not in seen(steps[0])
+
+
+def test_the_models_are_told_once_by_class_and_size_without_their_wrappers(recording: Recording) -> None:
+    model, critic = nn.Linear(8, 2), nn.Linear(4, 2)
+    for _ in range(3):
+        with trace_step(nn.DataParallel(model), critic):
+            model(torch.ones(1, 8))
+
+    recording.steps()
+    told = [message for message in recording.messages if isinstance(message, ModelInfo)]
+
+    assert told == [ModelInfo("Linear", 18), ModelInfo("Linear", 10)]
 
 
 def test_regions_are_named_and_at_most_sixteen(recording: Recording, capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,12 +172,14 @@ def test_the_waterfall_adds_up_to_the_step_and_so_does_the_sentence() -> None:
         ({"clock": "device"}, "other clocks (the host's and the device's)"),
         ({"samples": 64.0}, "other batches (32.0 and 64.0 samples a step)"),
         ({"micro_batches": 1280}, "other accumulation (1 and 4 micro-batches a step)"),
+        ({"model": "Net, 2,408 parameters"}, "other models (Net, 1,204 parameters and Net, 2,408 parameters)"),
     ],
 )
 def test_steps_of_another_kind_are_incomparable_and_the_reason_is_said(change: Any, reason: str) -> None:
     """K1 among them: two clocks have two meanings."""
-    before = run_of(seed=1, micro_batches=320)
-    after = run_of(slower("input", 5.0), seed=2, **{"micro_batches": 320, **change})
+    usual: dict[str, Any] = {"micro_batches": 320, "model": "Net, 1,204 parameters"}
+    before = run_of(seed=1, **usual)
+    after = run_of(slower("input", 5.0), seed=2, **{**usual, **change})
 
     found = pair(before, after)
 
@@ -187,6 +189,13 @@ def test_steps_of_another_kind_are_incomparable_and_the_reason_is_said(change: A
     assert found.phases == ()
     assert found.typical is None
     assert found.quantities
+
+
+@pytest.mark.parametrize("model", ["Network, 1,204 parameters", ""])
+def test_a_model_with_another_name_or_of_an_older_summary_is_the_same_kind(model: str) -> None:
+    before = run_of(seed=1, model="Net, 1,204 parameters")
+
+    assert pair(before, run_of(seed=2, model=model)).verdict.diagnosis != "INCOMPARABLE"
 
 
 def on_device(report: Report, *, wall_ms: float) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Optional, Sequence
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _LOADER: Final = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor", "dataset")
 _MAX_TEXT: Final = 60
+_PARAMETERS: Final = re.compile("([0-9,]+) parameters")
 _FULL: Final = 0.8  # of the cores
 
 
@@ -25,6 +27,7 @@ def reasons_against(before: Sequence[Report], after: Sequence[Report], limits: C
         _differ("world sizes", everyone, lambda r: r.run.world_size, units.count),
         _differ("devices", everyone, _device_names if all(r.system.devices for r in everyone) else _device_kind, str),
         None if need_the_wall(everyone) else _differ("clocks", everyone, _clock, lambda clock: f"the {clock}'s"),
+        _other_models(everyone),
         _other_batch(everyone, limits),
         _other_updates(everyone),
     ]
@@ -41,6 +44,7 @@ def changed_settings(before: Sequence[Report], after: Sequence[Report]) -> tuple
         (name, getattr(one.run, key), getattr(two.run, key))
         for name, key in (
             ("script", "script"),
+            ("model", "model"),
             ("torch", "torch_version"),
             ("python", "python_version"),
             ("traceml", "traceml_version"),
@@ -114,6 +118,14 @@ def _device_names(report: Report) -> str:
 def _device_kind(report: Report) -> str:
     """`cuda:0` and `cuda:1` are alike."""
     return units.clean(report.run.device).partition(":")[0][:_MAX_TEXT] or "cpu"
+
+
+def _other_models(everyone: Sequence[Report]) -> Optional[str]:
+    """Told by the number of parameters: a class may have another name. Summaries that do not know it decide nothing."""
+    models = {report.run.model: _PARAMETERS.findall(report.run.model) for report in everyone}
+    if "" in models or len({tuple(sizes) for sizes in models.values()}) == 1:
+        return None
+    return f"other models ({' and '.join(units.clean(model)[:_MAX_TEXT] for model in models)})"
 
 
 def _other_batch(everyone: Sequence[Report], limits: CompareLimits) -> Optional[str]:
