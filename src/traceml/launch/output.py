@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 from contextlib import suppress
@@ -15,23 +16,32 @@ HEAD_BYTES: Final = 4 << 20
 TAIL_BYTES: Final = 28 << 20
 _SLACK_BYTES: Final = 4 << 20
 _CHUNK: Final = 1 << 16
+_MAX_CUT: Final = 64
 _CUT: Final = b"\n[TraceML: %d bytes left out here]\n"
+_HAS_CUT: Final = re.compile(rb"\n\[TraceML: (\d+) bytes left out here\]\n")
+
+
+def log_name(rank: int) -> str:
+    """The file in the run folder that holds what a rank printed."""
+    return f"rank-{rank}.log"
 
 
 class Log:
     """A file that keeps the first 4 MB and the last 28 MB of what is written; between compactions up to 36 MB.
 
-    A disk without room ends the copy, never the script's output: `note` says so.
+    A file that is there already is gone on with. A disk without room ends the copy, never the script's output: `note`
+    says so.
     """
 
     def __init__(self, path: Path, *, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
         self.note = ""
         self._path, self._head_bytes, self._tail_bytes = path, head_bytes, tail_bytes
         self._slack_bytes = min(_SLACK_BYTES, tail_bytes)
-        self._num_left_out = 0
-        self._cut_bytes = 0  # how long the line between head and tail is
-        self._size = 0
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
+        self._size = os.fstat(self._fd).st_size
+        found = _HAS_CUT.match(os.pread(self._fd, _MAX_CUT, head_bytes))
+        self._num_left_out = int(found[1]) if found is not None else 0
+        self._cut_bytes = len(found[0]) if found is not None else 0  # how long the line between head and tail is
 
     def write(self, data: bytes) -> None:
         """Adds to the copy."""

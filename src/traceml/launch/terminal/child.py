@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import struct
 import subprocess
 import termios
@@ -15,7 +14,7 @@ from traceml.launch.face import is_same_terminal
 
 _CHUNK: Final = 1 << 16
 _MAX_READS: Final = 16  # a turn, before keys and signals have theirs
-_IFLAG, _LFLAG, _CC = 0, 3, 6
+_LFLAG, _CC = 3, 6
 
 
 class Pty:
@@ -102,11 +101,6 @@ class Pty:
         for group in groups - {0}:
             with suppress(OSError):  # it is gone
                 os.killpg(group, signum)
-
-    def redraw(self, rows: int, columns: int) -> None:
-        """Makes a full-screen program draw itself again: it gets a SIGWINCH whether the size is new or not."""
-        self.resize(rows, columns)
-        self.send(signal.SIGWINCH)
 
     def close(self) -> None:
         """Closes both ends."""

@@ -7,7 +7,8 @@ import unicodedata
 from typing import Final
 
 _TOKEN: Final = re.compile(
-    r"\x1b\[([0-?]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*([0-~])|([\x00-\x1f])|([^\x00-\x1f]+)"
+    r"\x1b\[([0-?]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*([0-~])"
+    r"|([\x00-\x1f])|([^\x00-\x1f]+)"
 )
 _TAB: Final = 8
 _FIRST_WIDE: Final = 0x300  # below, every character has one cell
@@ -57,7 +58,7 @@ def _write(run: str, at: int, columns: int) -> int:
 
 
 def _control(control: str, at: int, columns: int) -> int:
-    if control in "\r\n":
+    if control == "\r":
         return 0
     if control == "\b":
         return max(0, min(at, columns - 1) - 1)

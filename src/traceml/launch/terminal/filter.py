@@ -1,4 +1,4 @@
-"""Passes the script's bytes on, but for what would break the panel, and knows where a panel may be drawn between them."""
+"""Passes the script's bytes on, but for what would break the panel, and knows where between them it may be drawn."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Filter:
 
     @property
     def is_between(self) -> bool:
-        """Whether a sequence or a character has just ended, on the main screen, with nothing of the script's pending."""
+        """Whether a sequence or character has just ended, on the main screen, with nothing of the script's pending."""
         now = self._clock()
         if self._tail or self._string is not None or self.modes.alternate:
             return False
@@ -97,7 +97,7 @@ class Filter:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _follow(self, passed: bytes) -> None:
-        newest = max(passed.rfind(b"\n"), passed.rfind(b"\r"))
+        newest = passed.rfind(b"\r")
         if newest >= 0:
             self._line, self._line_start = passed[newest:], 0
         else:

@@ -51,7 +51,7 @@ class Background:
 
 def _brightness(red: bytes, green: bytes, blue: bytes) -> float:
     """0..1, as the eye weighs it."""
-    shares = [int(text, 16) / (16 ** len(text) - 1) for text in (red, green, blue)]
+    shares = [int(text, 16) / int("f" * len(text), 16) for text in (red, green, blue)]
     return 0.299 * shares[0] + 0.587 * shares[1] + 0.114 * shares[2]
 
 
