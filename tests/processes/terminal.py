@@ -16,7 +16,7 @@ import pyte
 
 from tests.processes import running
 
-PATIENCE_S = 60.0
+PATIENCE_S = 20.0
 #: What a person's shell says of the terminal; no CI, whoever runs this test.
 SHELL = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
 _UNSET = ("CI", "NO_COLOR", "COLORTERM", "COLORFGBG", "COLUMNS", "LINES")
@@ -26,6 +26,17 @@ def environment(**more: str) -> dict[str, str]:
     """What `traceml` finds in the shell."""
     found = running.environment(**{**SHELL, **more})
     return {name: value for name, value in found.items() if name not in _UNSET or name in more}
+
+
+class _Answering(pyte.HistoryScreen):
+    """A screen that answers, as terminals do, where the cursor is."""
+
+    def __init__(self, columns: int, rows: int, answer: Callable[[bytes], None]) -> None:
+        super().__init__(columns, rows, history=100_000)
+        self._answer = answer
+
+    def write_process_input(self, data: str) -> None:
+        self._answer(data.encode())
 
 
 class Terminal:
@@ -51,8 +62,7 @@ class Terminal:
         streams: Optional[Mapping[int, Any]] = None,
     ) -> None:
         self.master, slave = os.openpty()
-        self.screen = pyte.HistoryScreen(columns, rows, history=100_000)
-        self.screen.write_process_input = lambda text: self.type(text.encode())
+        self.screen = _Answering(columns, rows, self.type)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
         self._set_size(slave, rows, columns)
@@ -66,9 +76,10 @@ class Terminal:
             stdout=given[1],
             stderr=given[2],
             start_new_session=True,
-            preexec_fn=lambda: _take(slave),
+            preexec_fn=lambda: _take(slave),  # noqa: PLW1509  # one system call
         )
         self.slave = slave
+        self.is_closed = False
 
     def type(self, keys: bytes) -> None:
         """Keys, as a person types them."""
@@ -112,9 +123,15 @@ class Terminal:
         return 128 - code if code < 0 else code
 
     def close(self) -> None:
-        """Closes the window."""
+        """Closes the window; whoever does not end by that is killed in the end."""
+        if self.is_closed:
+            return
+        self.is_closed = True
         os.close(self.slave)
         os.close(self.master)
+        if not running.until(lambda: self.process.poll() is not None):
+            self.process.kill()
+            self.process.wait()
 
     @property
     def rows(self) -> list[str]:

@@ -14,6 +14,7 @@ from traceml.launch.face import is_same_terminal
 
 _CHUNK: Final = 1 << 16
 _MAX_READS: Final = 16  # a turn, before keys and signals have theirs
+_MAX_UNREAD: Final = 4096
 _LFLAG, _CC = 3, 6
 
 
@@ -81,6 +82,17 @@ class Pty:
             return os.write(self.master, keys)
         except OSError:  # its input is full
             return 0
+
+    def unread(self) -> bytes:
+        """What was typed and nobody has read; call it after the script's end."""
+        try:
+            modes = termios.tcgetattr(self._slave)
+            modes[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
+            modes[_CC][termios.VMIN], modes[_CC][termios.VTIME] = 0, 0
+            termios.tcsetattr(self._slave, termios.TCSANOW, modes)
+            return os.read(self._slave, _MAX_UNREAD)
+        except (OSError, termios.error):
+            return b""
 
     def character(self, name: int) -> Optional[bytes]:
         """The key that ends (VINTR), quits (VQUIT) or stops (VSUSP) the foreground; None while keys mean nothing."""

@@ -70,7 +70,7 @@ class Inline:
         self._full_since: Optional[float] = None  # the cursor stands behind the last column
         self._is_away = False  # in the background, after Ctrl-Z and `bg`
         self._is_stopped = False
-        self._is_over = False
+        self._has_begun = self._is_over = False
         self._has_failed = False
 
     signals: tuple[int, ...] = (signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
@@ -105,6 +105,7 @@ class Inline:
     def start(self, job: Job) -> subprocess.Popen[bytes]:
         """Starts the script on its pty, then takes the terminal."""
         script = self._pty.start(job.command, job.environ)
+        self._has_begun = True
         self._screen.raw()
         self._screen.write((QUESTION if self._background.is_asked else b"") + self._region.open())
         self._wants_draw = True
@@ -161,6 +162,14 @@ class Inline:
         if self._is_over:
             return
         self._is_over = True
+        if self._has_begun:
+            self._give_back()
+        self._screen.close()
+        self._pty.close()
+        if self._log is not None:
+            self._log.close()
+
+    def _give_back(self) -> None:
         num_bytes = 0
         while num_bytes < _MAX_LEFT:
             num_new = self._copy()
@@ -172,11 +181,9 @@ class Inline:
         column = self._filter.column()
         self._screen.write(self._filter.flush() + self._leave() + (b"\r\n" if column else b""))
         self._screen.send_all()
+        if not self._is_away:
+            self._screen.type_back(self._pty.unread() + self._typed)
         self._screen.cooked()
-        self._screen.close()
-        self._pty.close()
-        if self._log is not None:
-            self._log.close()
 
     # -- output -------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import termios
@@ -120,6 +121,12 @@ class Screen:
             data = b""
         self.has_keys = bool(data)
         return data
+
+    def type_back(self, keys: bytes) -> None:
+        """Puts keys back for whoever reads the terminal next; where the kernel allows it to nobody, they are lost."""
+        with suppress(OSError):
+            for key in keys:
+                fcntl.ioctl(self.fd, termios.TIOCSTI, bytes([key]))
 
     def close(self) -> None:
         """Closes our file; the terminal stays."""
