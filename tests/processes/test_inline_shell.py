@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Iterator
@@ -34,7 +35,7 @@ def run(*words: str) -> str:
 
 
 def ticks(shell: Tmux) -> list[str]:
-    return [line for line in shell.history().splitlines() if line.startswith("tick ")]
+    return re.findall(r"tick \d+", shell.history())
 
 
 def test_ctrl_z_gives_the_shell_a_whole_terminal_and_fg_goes_on(shell: Tmux, tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_bg_goes_on_without_the_panel_and_fg_brings_it_back(shell: Tmux) -> None
     shell.wait_for_line(RULE)
     shell.wait_for_line("done")
 
-    assert len(ticks(shell)) >= 99  # the shell's own echo may stand before one
+    assert ticks(shell) == [f"tick {number}" for number in range(100)]
 
 
 def test_ctrl_z_reaches_whoever_started_traceml_too(shell: Tmux, tmp_path: Path) -> None:
@@ -155,6 +156,17 @@ def test_ctrl_c_stops_a_loop_of_the_shell_too(shell: Tmux) -> None:
     shell.wait_for_line("alive")
 
     assert "round 2" not in shell.history().splitlines()
+
+
+def test_in_the_background_nothing_stands_between(shell: Tmux) -> None:
+    shell.command(run(SCRIPT, "ticks", "20") + " &")
+    shell.wait_for_line("tick 5")
+    shell.command("echo the shell is there")
+    shell.wait_for_line("the shell is there")
+    shell.wait_for(lambda text: "done" in text)
+
+    assert RULE not in shell.history()
+    assert ticks(shell) == [f"tick {number}" for number in range(20)]
 
 
 def test_what_was_typed_ahead_and_not_read_is_the_shells(shell: Tmux) -> None:

@@ -45,8 +45,8 @@ def wait_for_key() -> None:
 
 def see() -> None:
     """What the script finds of its terminal."""
-    size = os.get_terminal_size()
     terminals = [os.isatty(fd) for fd in (0, 1, 2)]
+    size = os.get_terminal_size(terminals.index(True))
     say(f"size {size.lines}x{size.columns} tty {terminals} COLUMNS {os.environ.get('COLUMNS')}")
     with Path("/dev/tty").open("w", encoding="utf-8") as tty:
         tty.write("to /dev/tty\n")
