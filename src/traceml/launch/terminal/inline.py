@@ -28,6 +28,9 @@ _MAX_TYPED: Final = 4096
 _RETRY_S: Final = 0.1  # when the script is in the middle of something
 _WRAP_S: Final = 1.0  # for a full last column to be followed by something
 _ANSWER_S: Final = 0.1
+_STREAM_S: Final = 0.01  # output that follows so soon is a stream: nobody reads each line as it comes
+_PAUSE_S: Final = 0.004  # then so much is let come together; a turn for each line would cost more than the line
+_FEW: Final = 4096  # bytes in a read; more, and the pty may be full before the pause is over
 _MAX_LEFT: Final = 1 << 18  # bytes that an ended script can have left; more is a daemon of its
 _TO_COLUMN: Final = b"\x1b[%dG"
 
@@ -65,6 +68,7 @@ class Inline:
         self._log = self._open_log(log)
         self._typed = b""  # keys that the script's input had no room for
         self._carriage = b""  # a carriage return whose newline may follow
+        self._copied_at = self._paused_until = 0.0
         self._wants_draw = False
         self._drawn_at = 0.0
         self._full_since: Optional[float] = None  # the cursor stands behind the last column
@@ -84,7 +88,7 @@ class Inline:
     def fds(self) -> tuple[int, ...]:
         """Output, keys, and the collector's answers."""
         found = [*self._panel.fds]
-        if self._screen.num_pending < MAX_PENDING:
+        if self._screen.num_pending < MAX_PENDING and time.monotonic() >= self._paused_until:
             found.append(self._pty.master)
         if self._screen.has_keys and not self._is_away and len(self._typed) < _MAX_TYPED:
             found.append(self._screen.fd)
@@ -114,6 +118,9 @@ class Inline:
 
     def left_s(self) -> Optional[float]:
         """Until the panel is asked for, drawn, or the foreground may be ours again."""
+        pause_s = self._paused_until - time.monotonic()
+        if pause_s > 0:
+            return pause_s
         if self._is_away:
             return ASK_S
         if not self._region.num_rows:
@@ -132,6 +139,7 @@ class Inline:
             self._copy()
         if readable.intersection(self._panel.fds) and self._panel.hear():
             self._wants_draw = True
+        self._wants_draw = self._wants_draw or self._panel.is_silent
         if self._is_away or not self._region.num_rows:
             return
         self._panel.ask(self._request())
@@ -192,6 +200,10 @@ class Inline:
         data, _ = self._pty.read()
         if not data:
             return 0
+        now = time.monotonic()
+        if len(data) < _FEW and now - self._copied_at < _STREAM_S:
+            self._paused_until = now + _PAUSE_S
+        self._copied_at = now
         self._keep(data)
         if self._has_failed:
             self._screen.write(data)

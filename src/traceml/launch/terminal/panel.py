@@ -76,9 +76,14 @@ class Panel:
         return True
 
     @property
+    def is_silent(self) -> bool:
+        """Whether nobody has answered for 5 s."""
+        return self._clock() - self._answered_at >= _SILENT_S
+
+    @property
     def rows(self) -> tuple[str, ...]:
         """What is to be drawn: where nobody answers any more, that stands in the first row."""
         silent_s = self._clock() - self._answered_at
-        if silent_s < _SILENT_S:
+        if not self.is_silent:
             return self._rows
         return (f" TraceML: no word from the collector for {int(silent_s)} s", *self._rows[1:])
