@@ -15,7 +15,9 @@ from traceml.schema.names import MAX_BYTES, safe_name
 
 #: Set by `traceml run` for the script's processes: the run folder. Not a setting.
 RUN_VARIABLE: Final = "TRACEML_RUN"
-_INTERNAL: Final = frozenset({RUN_VARIABLE, "TRACEML_CHILD"})
+#: Likewise, with the inline view: below the panel there is the output of one rank, each other one writes into a file.
+ONE_RANK_VARIABLE: Final = "TRACEML_ONE_RANK"
+_INTERNAL: Final = frozenset({RUN_VARIABLE, ONE_RANK_VARIABLE, "TRACEML_CHILD"})
 _PREFIX: Final = "TRACEML_"
 _COUNTED_BY_TORCHRUN: Final = ("auto", "cpu", "gpu")
 _MAX_SHOWN: Final = 60  # characters of a value that is refused

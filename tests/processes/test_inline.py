@@ -271,9 +271,13 @@ def test_the_killed_view_ends_nothing_and_the_output_is_kept(start: Start, tmp_p
     seen = start(tmp_path, SCRIPT, "ticks", "60")
     seen.wait_for("tick 3")
     assert running.until(lambda: running.collectors_of(tmp_path))
-    time.sleep(0.3)
+    seen.look(0.3)
+    assert seen.until(lambda: seen.rows[16].startswith(RULE))
     seen.process.kill()
     seen.process.wait()
+    seen.look(0.5)
+    assert seen.screen.margins is None  # the shell scrolls over the whole screen
+    assert not any(row.startswith(RULE) for row in seen.rows)
 
     assert running.until(lambda: b"done" in log_of(tmp_path))
     ticks = [line for line in log_of(tmp_path).splitlines() if line.startswith(b"tick")]

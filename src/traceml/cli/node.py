@@ -23,7 +23,7 @@ from traceml.collect.lock import take_lock
 from traceml.collect.recover import database_home, earlier_notes, max_bytes, orphans, recover
 from traceml.collect.sampling import Sampling
 from traceml.errors import RunError
-from traceml.launch.output import log_name
+from traceml.launch.output import log_name, shorten
 from traceml.launch.place import ring_roots
 from traceml.launch.terminal.drain import Drain
 from traceml.report.build import build_report
@@ -251,7 +251,10 @@ class _Node:
         return check_table(check_of(self._report(is_running=is_running), states))
 
     def _spare(self) -> None:
-        """Brings one orphaned run home, whose every process was killed at once."""
+        """Keeps the ranks' logs short, and brings one orphaned run home, whose every process was killed at once."""
+        for path in self._folder.glob(log_name("[1-9]*")):
+            with suppress(OSError):  # a full disk, on which the ranks cannot write either
+                shorten(path)
         if self._orphans is None:
             self._orphans = orphans(ring_roots())
         folder = next(self._orphans, None)

@@ -15,6 +15,7 @@ from traceml.errors import CommandError
 from traceml.launch.collector import Keeper
 from traceml.launch.command import closed_by, command_of, environment_of
 from traceml.launch.face import Face, choose_face, look_around
+from traceml.launch.last_words import last_words
 from traceml.launch.output import log_name
 from traceml.launch.place import Place, discard, prepare_run
 from traceml.launch.plain import Plain
@@ -33,6 +34,7 @@ NUM_STEPS: Final = 20  # that a check looks at
 _LINE_S: Final = 60.0  # between two plain lines, unless --interval says otherwise
 _MAX_NAMES: Final = 4
 _CARD_FILE: Final = "final_summary.txt"
+_SUMMARY_FILE: Final = "final_summary.json"
 
 
 def run(arguments: RunArguments) -> int:
@@ -82,7 +84,6 @@ def run(arguments: RunArguments) -> int:
 
 def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
     keeper = Keeper(place.folder)
-    environ = environment_of(place.folder, os.environ)
     shown: list[str] = []
 
     def show(lines: str) -> None:
@@ -93,6 +94,10 @@ def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
     if not place.manifest.is_check:
         face = choose_face(mode=chosen.mode, view=chosen.view, around=look_around(os.environ))
     view = _view_of(face, chosen, place, keeper, show)
+    has_pty = view.master is not None
+    if has_pty and chosen.nproc_per_node not in (None, "1"):
+        _say(f"TraceML: what rank 0 prints is shown; that of the others is in {_short(place.folder)}/rank-<r>.log.")
+    environ = environment_of(place.folder, os.environ, one_rank=has_pty)
     outcome = run_script(Job(command, environ), keeper, view)
     _show_end(place, keeper, outcome, has_table=place.manifest.is_check and bool(shown))
     return outcome
@@ -116,6 +121,14 @@ def _view_of(face: Face, chosen: Settings, place: Place, keeper: Keeper, show: C
     return Plain(keeper, show=show, interval_s=None if face is Face.NONE else interval_s, log=copy)
 
 
+def _short(path: Path) -> str:
+    """Below the working folder, as people say it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
 def _title(place: Place, *, is_ascii: bool) -> str:
     rule, dot = ("--", "-") if is_ascii else ("──", "·")
     return f"{rule} {place.manifest.name} {dot} starting"
@@ -137,6 +150,8 @@ def _show_end(place: Place, keeper: Keeper, outcome: Outcome, *, has_table: bool
             _say(f"TraceML: {note}")
         _say(f"TraceML: no summary yet; `traceml view {folder}` shows it.")
         return  # the collector, if it lives, still works there
+    for line in last_words(place.folder, folder / _SUMMARY_FILE):
+        _say(line)
     if not has_table:
         tell("\n" + text)
     remove_ring_folder(ring_dir)

@@ -27,6 +27,7 @@ class Plain:
 
     signals: tuple[int, ...] = ()
     master: Optional[int] = None
+    farewell: Optional[tuple[int, bytes]] = None
     writable_fds: tuple[int, ...] = ()
 
     def __init__(

@@ -46,7 +46,7 @@ def run_script(job: Job, keeper: Keeper, view: View) -> Outcome:
     Raises:
         CommandError: `no-command`: the system refuses to start it.
     """
-    signals = Signals(view.signals)
+    signals = Signals(view.signals, farewell=view.farewell)
     try:
         script = _start(job, view)
         if view.master is not None:

@@ -28,8 +28,8 @@ class Signals:
     gets the default dispositions back, as it would from a shell.
     """
 
-    def __init__(self, more: Iterable[int] = ()) -> None:
-        """Catches what is meant for the script, and `more`."""
+    def __init__(self, more: Iterable[int] = (), *, farewell: Optional[tuple[int, bytes]] = None) -> None:
+        """Catches what is meant for the script, and `more`; `farewell` is written to a terminal when we are killed."""
         self._wake, self._wakeup = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wakeup, False)
@@ -41,7 +41,7 @@ class Signals:
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _noted)
         self._before_fd = signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
         self._caught = [signum for signum in self._before if signum != signal.SIGCHLD]
-        self._witness = Witness(signum for signum in self._caught if signum in PASSED_ON)
+        self._witness = Witness((signum for signum in self._caught if signum in PASSED_ON), farewell=farewell)
 
     def wait(
         self, timeout_s: Optional[float], fds: Iterable[int] = (), writable_fds: Iterable[int] = ()

@@ -29,6 +29,10 @@ class View(Protocol):
         """The end of the script's terminal that must not close before the script ends."""
 
     @property
+    def farewell(self) -> Optional[tuple[int, bytes]]:
+        """What gives the terminal back where we are killed, and the descriptor for it."""
+
+    @property
     def fds(self) -> tuple[int, ...]:
         """What the view reads."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import importlib
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 
 def say(text: str, end: str = "\n") -> None:
@@ -67,8 +69,7 @@ def count() -> None:
 
 def bars() -> None:
     """Two nested progress bars, and lines between."""
-    import tqdm
-
+    tqdm: Any = importlib.import_module("tqdm")
     for _ in tqdm.trange(3, desc="outer", leave=True):
         for number in tqdm.trange(20, desc="inner", leave=False):
             time.sleep(0.01)

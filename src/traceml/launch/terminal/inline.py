@@ -14,7 +14,7 @@ from traceml.launch.terminal.child import Pty
 from traceml.launch.terminal.filter import Filter
 from traceml.launch.terminal.keys import QUESTION, Background, colours_of
 from traceml.launch.terminal.panel import ASK_S, Panel
-from traceml.launch.terminal.region import Region
+from traceml.launch.terminal.region import FAREWELL, Region
 from traceml.launch.terminal.screen import MAX_PENDING, Screen
 from traceml.schema.panel import PanelRequest
 
@@ -83,6 +83,11 @@ class Inline:
     def master(self) -> Optional[int]:
         """The pty's other end."""
         return self._pty.master
+
+    @property
+    def farewell(self) -> Optional[tuple[int, bytes]]:
+        """Without it a shell would go on scrolling above a dead panel."""
+        return self._screen.fd, FAREWELL
 
     @property
     def fds(self) -> tuple[int, ...]:

@@ -8,6 +8,10 @@ _SMALL, _MIDDLE, _LARGE = 4, 8, 11
 _MIDDLE_ROWS: Final = 18
 _LARGE_ROWS: Final = 30
 _SCRIPT_ROWS: Final = 5
+#: IND and back: on the last row nothing would be below, and the script's own line erased in its place.
+_CLOSING: Final = b"\x1b7\x1b[r\x1b8\x1bD\x1b[A\x1b7\x1b[E\x1b[J\x1b8"
+#: The same, where nobody knows any more what the script had switched on.
+FAREWELL: Final = b"\x1b[?2026l\x1b[0m\x1b[?25h\x1b[?7h" + _CLOSING
 _NARROW: Final = 60
 
 
@@ -73,8 +77,7 @@ class Region:
         if not self.is_open:
             return b""
         self.is_open = False
-        # IND and back: on the last row nothing would be below, and the script's own line erased in its place.
-        return b"\x1b7\x1b[r\x1b8\x1bD\x1b[A\x1b7\x1b[E\x1b[J\x1b8"
+        return _CLOSING
 
     def draw(self, rows: Sequence[str], *, shown: bytes = b"\x1b[?25h\x1b[?7h", force: bool = False) -> bytes:
         """The rows that changed since they were drawn last, in one update; nothing where none did.
