@@ -76,8 +76,8 @@ def _start(job: Job, view: View) -> subprocess.Popen[bytes]:
 def _watch(script: subprocess.Popen[bytes], signals: Signals, keeper: Keeper, view: View) -> Outcome:
     tree: Optional[Tree] = None
     while script.poll() is None:
-        timeout_s = view.left_s() if tree is None else min(_LOOK_S, view.left_s() or _LOOK_S)
-        got, readable = signals.wait(timeout_s, view.fds, view.writable_fds)
+        left_s = [s for s in (view.left_s(), None if tree is None else _LOOK_S) if s is not None]
+        got, readable = signals.wait(min(left_s, default=None), view.fds, view.writable_fds)
         for signum in got:
             if signum in view.signals:
                 view.signalled(signum)

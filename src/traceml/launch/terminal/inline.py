@@ -28,6 +28,7 @@ _MAX_TYPED: Final = 4096
 _RETRY_S: Final = 0.1  # when the script is in the middle of something
 _WRAP_S: Final = 1.0  # for a full last column to be followed by something
 _ANSWER_S: Final = 0.1
+_SOON_S: Final = 2.0  # who has not answered by then never will
 _STREAM_S: Final = 0.01  # output that follows so soon is a stream: nobody reads each line as it comes
 _PAUSE_S: Final = 0.004  # then so much is let come together; a turn for each line would cost more than the line
 _FEW: Final = 4096  # bytes in a read; more, and the pty may be full before the pause is over
@@ -68,7 +69,7 @@ class Inline:
         self._log = self._open_log(log)
         self._typed = b""  # keys that the script's input had no room for
         self._carriage = b""  # a carriage return whose newline may follow
-        self._copied_at = self._paused_until = 0.0
+        self._began_at = self._copied_at = self._paused_until = 0.0
         self._wants_draw = False
         self._drawn_at = 0.0
         self._full_since: Optional[float] = None  # the cursor stands behind the last column
@@ -114,7 +115,7 @@ class Inline:
     def start(self, job: Job) -> subprocess.Popen[bytes]:
         """Starts the script on its pty, then takes the terminal."""
         script = self._pty.start(job.command, job.environ)
-        self._has_begun = True
+        self._has_begun, self._began_at = True, time.monotonic()
         self._screen.raw()
         self._screen.write((QUESTION if self._background.is_asked else b"") + self._region.open())
         self._wants_draw = True
@@ -266,9 +267,10 @@ class Inline:
             self._typed = self._typed[self._pty.type(self._typed) :]
 
     def _await_answer(self) -> None:
-        """A late answer of the terminal's would be typed into the shell."""
-        until = time.monotonic() + _ANSWER_S
-        while self._background.is_asked and time.monotonic() < until and not self._is_away and not self._screen.is_gone:
+        """The answer to a run of a moment would be typed into the shell."""
+        until = min(time.monotonic() + _ANSWER_S, self._began_at + _SOON_S)
+        is_open = not self._is_away and not self._screen.is_gone
+        while is_open and self._background.is_asked and time.monotonic() < until:
             self._background.take(self._screen.keys())
             time.sleep(0.01)
 
