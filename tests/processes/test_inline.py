@@ -323,6 +323,7 @@ def test_a_command_that_is_none_leaves_the_terminal_alone(start: Start, tmp_path
     assert code == 126
     assert seen.modes == seen.modes_before
     assert b"\x1b" not in seen.raw
+    assert not list((tmp_path / "logs").glob("*"))
 
 
 def test_errors_that_go_elsewhere_still_go_there(start: Start, tmp_path: Path) -> None:

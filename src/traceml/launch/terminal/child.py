@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -46,16 +47,19 @@ class Pty:
             OSError: The system refuses.
         """
         errors = self._slave if is_same_terminal(2, 1) else None
-        self.process = subprocess.Popen(  # noqa: S603  # what the user asked for
-            list(command),
-            env=dict(environ),
-            stdin=self._slave,
-            stdout=self._slave,
-            stderr=errors,
-            close_fds=False,
-            start_new_session=True,
-            preexec_fn=_take_terminal,  # noqa: PLW1509  # no thread here, and two system calls
-        )
+        try:
+            self.process = subprocess.Popen(  # noqa: S603  # what the user asked for
+                list(command),
+                env=dict(environ),
+                stdin=self._slave,
+                stdout=self._slave,
+                stderr=errors,
+                close_fds=False,
+                start_new_session=True,
+                preexec_fn=_take_terminal,  # noqa: PLW1509  # no thread here, and one system call
+            )
+        except subprocess.SubprocessError as error:
+            raise OSError(errno.ENOTTY, f"its terminal: {error}") from None
         return self.process
 
     def resize(self, rows: int, columns: int) -> None:

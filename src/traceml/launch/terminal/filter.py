@@ -10,9 +10,10 @@ from traceml.launch.terminal.column import column_behind
 from traceml.launch.terminal.modes import ALTERNATE, Modes
 from traceml.launch.terminal.region import Region
 
-#: What moves, clears, scrolls or switches something; colours and erasing in a line pass unseen, at the speed of C.
+#: What moves, clears, scrolls or switches something; colours and erasing in a line pass unseen, at the speed of C: it
+#: looks for one byte, an escape.
 _TOKEN: Final = re.compile(
-    rb"\x1b(?:\[([0-?]*)([ -/]*)([HfdJhlprsuqt])|([\]PX^_])|(#[0-9])|([()*+][0-9A-Za-z])|([c78=>]))|[\x0e\x0f]"
+    rb"\x1b(?:\[([0-?]*)([ -/]*)([HfdJhlprsuqt])|([\]PX^_])|(#[0-9])|([()*+][0-9A-Za-z])|([c78=>]))"
 )
 _UNFINISHED: Final = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[#()*+])?\Z")
 _OSC_END: Final = re.compile(rb"[\x07\x18\x1a\x9c]|(?<!\x1b)\x1b\\")
@@ -65,6 +66,9 @@ class Filter:
             parts.append(self._take(found))
         passed = b"".join(parts)
         self._follow(passed)
+        shifts = (passed.rfind(b"\x0e"), passed.rfind(b"\x0f"))
+        if shifts != (-1, -1):
+            self.modes.other("shift", b"\x0f", on=shifts[0] > shifts[1])
         return passed
 
     def flush(self) -> bytes:
@@ -143,8 +147,6 @@ class Filter:
             self.modes.other("charset", b"\x1b(B\x0f", on=charset != b"(B")
         elif two is not None:
             return self._escape(whole, two)
-        elif whole in (b"\x0e", b"\x0f"):
-            self.modes.other("shift", b"\x0f", on=whole == b"\x0e")
         return whole
 
     def _escape(self, whole: bytes, two: bytes) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from traceml.launch.terminal.panel import Asked
     from traceml.launch.view import Job
 
-_MAX_TYPED: Final = 4096
+_MAX_TYPED: Final = 1 << 20  # that a script has not read; more is lost, as the kernel does, but a Ctrl-C is not
 _RETRY_S: Final = 0.1  # when the script is in the middle of something
 _WRAP_S: Final = 1.0  # for a full last column to be followed by something
 _ANSWER_S: Final = 0.1
@@ -66,7 +66,7 @@ class Inline:
         self._background = Background(environ)
         self._colours, self._is_ascii = colours_of(environ), is_ascii
         self._note = ""
-        self._log = self._open_log(log)
+        self._log_path, self._log = log, self._open_log(log)
         self._typed = b""  # keys that the script's input had no room for
         self._carriage = b""  # a carriage return whose newline may follow
         self._began_at = self._copied_at = self._paused_until = 0.0
@@ -96,7 +96,7 @@ class Inline:
         found = [*self._panel.fds]
         if self._screen.num_pending < MAX_PENDING and time.monotonic() >= self._paused_until:
             found.append(self._pty.master)
-        if self._screen.has_keys and not self._is_away and len(self._typed) < _MAX_TYPED:
+        if self._screen.has_keys and not self._is_away:
             found.append(self._screen.fd)
         return tuple(found)
 
@@ -157,7 +157,7 @@ class Inline:
             self._suspend()
         elif signum == signal.SIGCONT:
             self._come_back()
-        elif not self._is_away:
+        else:
             self._lay_out()
 
     def pass_on(self, signum: int, *, whole_group: bool) -> None:
@@ -168,8 +168,6 @@ class Inline:
             self._pty.send(signum)
         elif script.poll() is None:
             script.send_signal(signum)
-        if self._is_stopped:
-            self._pty.send(signal.SIGCONT)
 
     def end(self) -> None:
         """Hands on what the script left; the terminal is as it was, the cursor at the start of a line."""
@@ -182,6 +180,8 @@ class Inline:
         self._pty.close()
         if self._log is not None:
             self._log.close()
+            if not self._has_begun:
+                self._log_path.unlink()  # a run that never began leaves no folder
 
     def _give_back(self) -> None:
         num_bytes = 0
@@ -262,7 +262,7 @@ class Inline:
                     self._typed = b""
                     self._pty.send(signum)
                     return
-        self._typed += keys
+        self._typed = (self._typed + keys)[:_MAX_TYPED]
         if self._typed:
             self._typed = self._typed[self._pty.type(self._typed) :]
 
@@ -368,6 +368,7 @@ class Inline:
             modes = self._filter.modes
             again = b"\x1b[?%dh" % modes.alternate if modes.alternate and self._is_stopped else b""
             self._screen.write(again + modes.redo())
+        self._panel.wake()
         self._lay_out()
         if self._is_stopped:
             self._is_stopped = False

@@ -66,6 +66,10 @@ class Panel:
         self._asked = request
         self._keeper.ask_panel(request)
 
+    def wake(self) -> None:
+        """We have not asked for a while: nobody was silent."""
+        self._next = self._answered_at = self._clock()
+
     def hear(self) -> bool:
         """Takes an answer in; call it when `fds` are readable. Whether there are new rows."""
         rows = self._keeper.answer().panel
