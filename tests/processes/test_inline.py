@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator
 
 import pytest
 
@@ -31,8 +29,8 @@ def start() -> Iterator[Start]:
     """Opens a terminal with `traceml run WORDS` in it; all are closed at the end."""
     opened: list[Terminal] = []
 
-    def start(cwd: Path, *words: str, command: Optional[list[str]] = None, **more: Any) -> Terminal:
-        opened.append(Terminal(traceml(*words) if command is None else [*command, *words], cwd=cwd, **more))
+    def start(cwd: Path, *words: str, **more: Any) -> Terminal:
+        opened.append(Terminal(traceml(*words), cwd=cwd, **more))
         return opened[-1]
 
     yield start
@@ -345,45 +343,3 @@ def test_no_colour_means_none_in_the_panel_and_the_scripts_own_untouched(start: 
 
     assert b";3" not in seen.raw
     assert not [code for code in (b"[3%dm" % ink for ink in range(8)) if code in seen.raw]
-
-
-def test_a_collector_that_stands_still_holds_nothing_up_and_the_panel_says_so(start: Start, tmp_path: Path) -> None:
-    seen = start(tmp_path, SCRIPT, "ticks", "150")
-    seen.wait_for("tick 3")
-    assert running.until(lambda: running.collectors_of(tmp_path))
-    (collector,) = running.collectors_of(tmp_path)
-    collector.suspend()
-    seen.wait_for("no word from the collector for 5 s")
-    seen.wait_for("tick 130")
-    collector.resume()
-
-    assert seen.finish() == 0
-    assert "tick 149" in seen.everything
-
-
-def test_a_panel_that_fails_is_given_up_and_the_output_goes_on(start: Start, tmp_path: Path) -> None:
-    failing = tmp_path / "failing.py"
-    failing.write_text(
-        "import sys\n"
-        "from traceml.launch.terminal.panel import Panel\n"
-        "Panel.rows = property(lambda self: 1 / 0)\n"
-        "from traceml.cli.__main__ import main\n"
-        "sys.exit(main(sys.argv[1:]))\n"
-    )
-    seen = start(tmp_path, SCRIPT, "ticks", "20", command=[sys.executable, str(failing), "run"])
-    code = seen.finish()
-
-    assert code == 0
-    assert [row for row in seen.everything.splitlines() if row.startswith("tick")] == [f"tick {n}" for n in range(20)]
-    assert "TraceML: the panel was given up (ZeroDivisionError: division by zero)." in seen.everything
-    assert_clean(seen)
-
-
-def test_the_panel_moves_colours_and_erases_and_nothing_else(start: Start, tmp_path: Path) -> None:
-    seen = start(tmp_path, "--run-name", "good", TRAINING, "700", "end")
-    seen.wait_for("ready")
-    assert seen.until(lambda: "step " in seen.rows[16])
-    seen.finish()
-
-    drawn = b"".join(re.findall(rb"\x1b\[\?2026h(.*?)\x1b\[\?2026l", seen.raw, re.DOTALL))
-    assert {found[-1:] for found in re.findall(rb"\x1b\[[0-?]*[@-~]", drawn)} <= {b"m", b"H", b"K", b"h", b"l"}

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from traceml import settings
+from traceml.errors import SettingsError
 from traceml.launch.face import Face, Surroundings, choose_face
 
 WATCHED = Surroundings(
@@ -71,3 +73,8 @@ def test_there_a_view_that_is_asked_for_is_a_plain_line_a_minute(why: str, asked
     around = replace(WATCHED, **NOT_WATCHED[why])
 
     assert choose_face(mode="auto", view=asked, around=around) is Face.PLAIN
+
+
+def test_a_view_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(SettingsError, match="one of auto, inline, full, plain"):
+        settings.resolve(command_line={"view": "wide"})
