@@ -29,9 +29,9 @@ _RETRY_S: Final = 0.1  # when the script is in the middle of something
 _WRAP_S: Final = 1.0  # for a full last column to be followed by something
 _ANSWER_S: Final = 0.1
 _SOON_S: Final = 2.0  # who has not answered by then never will
-_STREAM_S: Final = 0.01  # output that follows so soon is a stream: nobody reads each line as it comes
-_PAUSE_S: Final = 0.004  # then so much is let come together; a turn for each line would cost more than the line
-_FEW: Final = 4096  # bytes in a read; more, and the pty may be full before the pause is over
+_STREAM_S: Final = 0.02  # output that follows so soon is a stream: nobody reads each line as it comes
+_PAUSE_S: Final = 0.01  # then so much is let come together; a turn for each line would cost more than the line
+_FEW: Final = 12 << 10  # bytes in a read; at twice as many the pty would be full before the pause is over
 _MAX_LEFT: Final = 1 << 18  # bytes that an ended script can have left; more is a daemon of its
 _TO_COLUMN: Final = b"\x1b[%dG"
 
