@@ -47,7 +47,7 @@ def test_without_a_panel_all_ranks_print_where_they_would_without_us(tmp_path: P
     (folder,) = (tmp_path / "logs").iterdir()
 
     assert code == 0
-    assert sorted(row for row in seen.rows if row.endswith("complains")) == [f"rank {r} complains" for r in range(3)]
+    assert seen.everything.count("complains") == 3  # they print into one another, as without us
     assert not list(folder.glob("rank-*.log"))
 
 

@@ -59,7 +59,7 @@ def test_another_room_is_asked_for_at_once() -> None:
 
 def test_rows_stand_until_there_are_others() -> None:
     panel, collector, clock = made()
-    assert panel.rows == ("starting",)
+    assert list(panel.rows) == ["starting"]
     collector.next = ("one", "two")
     assert panel.hear()
     collector.next = None

@@ -32,6 +32,7 @@ _SOON_S: Final = 2.0  # who has not answered by then never will
 _STREAM_S: Final = 0.02  # output that follows so soon is a stream: nobody reads each line as it comes
 _PAUSE_S: Final = 0.01  # then so much is let come together; a turn for each line would cost more than the line
 _FEW: Final = 12 << 10  # bytes in a read; at twice as many the pty would be full before the pause is over
+_NUDGES_S: Final = (0.1, 0.5, 1.5)
 _MAX_LEFT: Final = 1 << 18  # bytes that an ended script can have left; more is a daemon of its
 _TO_COLUMN: Final = b"\x1b[%dG"
 
@@ -70,6 +71,7 @@ class Inline:
         self._typed = b""  # keys that the script's input had no room for
         self._carriage = b""  # a carriage return whose newline may follow
         self._began_at = self._copied_at = self._paused_until = 0.0
+        self._nudges: list[float] = []  # when a full-screen program is told its size again
         self._wants_draw = False
         self._drawn_at = 0.0
         self._full_since: Optional[float] = None  # the cursor stands behind the last column
@@ -124,9 +126,11 @@ class Inline:
 
     def left_s(self) -> Optional[float]:
         """Until the panel is asked for, drawn, or the foreground may be ours again."""
-        pause_s = self._paused_until - time.monotonic()
-        if pause_s > 0:
-            return pause_s
+        now = time.monotonic()
+        if self._paused_until > now:
+            return self._paused_until - now
+        if self._nudges:
+            return min(_RETRY_S, max(0.0, self._nudges[0] - now))
         if self._is_away:
             return ASK_S
         if not self._region.num_rows:
@@ -139,6 +143,9 @@ class Inline:
             self._come_back()
         if self._screen.fd in readable:
             self._take_keys(self._screen.keys())
+        if self._nudges and time.monotonic() >= self._nudges[0]:
+            del self._nudges[0]
+            self._pty.send(signal.SIGWINCH)
         self._type(b"")
         self._screen.send()
         if self._pty.master in readable:
@@ -223,6 +230,7 @@ class Inline:
         self._screen.write(passed)
         if bool(was_alternate) != bool(self._filter.modes.alternate):
             self._resize()
+            self._nudge()
         return len(data)
 
     def _keep(self, data: bytes) -> None:
@@ -337,6 +345,11 @@ class Inline:
         rows = self._region.script_rows if self._region.is_open else self._region.rows
         self._pty.resize(rows, self._region.columns)
 
+    def _nudge(self) -> None:
+        """A full-screen program that has just drawn may miss that its size is new: less does, before it reads keys."""
+        now = time.monotonic()
+        self._nudges = [now + after_s for after_s in _NUDGES_S] if self._filter.modes.alternate else []
+
     def _leave(self) -> bytes:
         """What gives the terminal back."""
         modes = self._filter.modes
@@ -373,5 +386,4 @@ class Inline:
         if self._is_stopped:
             self._is_stopped = False
             self._pty.send(signal.SIGCONT)
-            if self._filter.modes.alternate:
-                self._pty.send(signal.SIGWINCH)
+            self._nudge()
