@@ -88,16 +88,18 @@ def test_ctrl_z_reaches_whoever_started_traceml_too(shell: Tmux, tmp_path: Path)
 
 
 def test_resizing_loses_no_line_and_leaves_one_panel(shell: Tmux) -> None:
-    shell.command(run(SCRIPT, "ticks", "80") + "; echo code $?")
+    shell.command(run(SCRIPT, "ticks", "600") + " || echo code $?")
     shell.wait_for_line("tick 5")
     for rows, columns in ((30, 100), (24, 60), (12, 40), (40, 120), (8, 80), (24, 80)):
         shell.resize(rows, columns)
         shell.wait_for(lambda text, rows=rows: (RULE in text) == (rows >= 9))  # type: ignore[misc]
         shell.wait_for(lambda text: text.count(RULE + " ") <= 1)
-    shell.wait_for_line("done")
-    shell.wait_for_line("code 0")
+    shell.type("C-c")
+    shell.wait_for_line("KeyboardInterrupt")
+    shell.wait_for(lambda text: text.rstrip().endswith("sh-prompt>"))
 
-    assert len(set(ticks(shell))) >= 78  # a line that falls between a resize and its news may be overwritten
+    seen = {int(tick.split()[1]) for tick in ticks(shell)}
+    assert len(seen) >= max(seen) - 3  # a line that falls between a resize and its news may be overwritten
     assert shell.flag("scroll_region_lower") == "23"
 
 

@@ -100,3 +100,19 @@ def test_a_run_folder_that_takes_no_log_is_told_and_the_script_runs(tmp_path: Pa
     assert code == 0
     assert "tick 4" in seen.everything
     assert "TraceML: no copy of the output in" in seen.everything
+
+
+def test_a_window_that_is_resized_behind_the_end_still_shows_the_card(tmp_path: Path) -> None:
+    seen = Terminal(traceml(SCRIPT, "ticks", "20"), cwd=tmp_path)
+    assert running.until(lambda: running.collectors_of(tmp_path))
+    (collector,) = running.collectors_of(tmp_path)
+    seen.wait_for("tick 10")
+    collector.suspend()
+    assert seen.until(lambda: b"[r" in seen.raw)  # the region goes: the script has ended
+    seen.process.send_signal(signal.SIGWINCH)
+    seen.look(0.3)
+    collector.resume()
+
+    assert seen.finish() == 0
+    assert "TraceML · " in seen.everything
+    assert "no summary yet" not in seen.everything

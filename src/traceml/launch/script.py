@@ -56,7 +56,7 @@ def run_script(job: Job, keeper: Keeper, view: View) -> Outcome:
         outcome = _watch(script, signals, keeper, view)
         name = signal.Signals(outcome.signal).name if outcome.signal else None
         keeper.tell(exit={"code": outcome.code, "signal": name})
-        _await_collector(signals, keeper)
+        _await_collector(signals, keeper, view.signals)
     finally:
         view.end()
         signals.close()
@@ -98,12 +98,12 @@ def _watch(script: subprocess.Popen[bytes], signals: Signals, keeper: Keeper, vi
     return Outcome(script.pid, _SIGNALLED - code, -code) if code < 0 else Outcome(script.pid, code)
 
 
-def _await_collector(signals: Signals, keeper: Keeper) -> None:
-    """Waits for the collector's end; any signal ends the waiting, not the collector."""
+def _await_collector(signals: Signals, keeper: Keeper, unmeant: tuple[int, ...]) -> None:
+    """Waits for the collector's end; a signal ends the waiting, not the collector; but for a window's new size."""
     deadline = Deadline(_COLLECTOR_S)
     while not keeper.is_done and not deadline.is_over:
         got, _ = signals.wait(deadline.left_s)
-        if got:
+        if not set(got).issubset(unmeant):
             break
         _reap_orphans((keeper.pid,))
     keeper.let_go()
