@@ -93,7 +93,7 @@ def test_resizing_loses_no_line_and_leaves_one_panel(shell: Tmux) -> None:
     for rows, columns in ((30, 100), (24, 60), (12, 40), (40, 120), (8, 80), (24, 80)):
         shell.resize(rows, columns)
         shell.wait_for(lambda text, rows=rows: (RULE in text) == (rows >= 9))  # type: ignore[misc]
-        shell.wait_for(lambda text: text.count(RULE + " ") <= 1)
+        shell.wait_for(lambda text: sum(line.startswith(RULE) for line in text.splitlines()) <= 1)
     shell.type("C-c")
     shell.wait_for_line("KeyboardInterrupt")
     shell.wait_for(lambda text: text.rstrip().endswith("sh-prompt>"))
