@@ -17,7 +17,7 @@ GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench bench-long gpu-check scenarios ranks-grid compare-budget format lint types unit processes ranks trainings
-.PHONY: floor39 matrix clean
+.PHONY: terminal floor39 matrix clean
 
 help: ## what `make` can do
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -67,7 +67,12 @@ unit: $(VENV)/.stamp-dev ## the unit tests
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit
 
 processes: $(VENV)/.stamp-dev ## the tests with real processes
+	@bash .ci/tmux
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not ranks" tests/processes
+
+terminal: $(VENV)/.stamp-dev ## the inline view in drawn terminals and in tmux, which is installed where it is missing
+	@bash .ci/tmux
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit/launch tests/processes/test_faces.py tests/processes/test_inline*.py
 
 ranks: $(VENV)/.stamp-dev ## the tests with several ranks, those that CI leaves out too; 4 min or so
 	$(BIN)/python -m pytest -q tests/processes/test_ranks.py

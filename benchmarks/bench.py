@@ -11,8 +11,8 @@ from pathlib import Path
 from rows import OUT
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ("bench_step.py", "bench_run.py", "bench_store.py")
-TABLES = ("step", "step_blocks", "run", "beside", "store")
+SCRIPTS = ("bench_step.py", "bench_run.py", "bench_store.py", "bench_terminal.py")
+TABLES = ("step", "step_blocks", "run", "beside", "store", "terminal")
 
 
 def main() -> int:

@@ -15,11 +15,14 @@ from traceml.schema.names import MAX_BYTES, safe_name
 
 #: Set by `traceml run` for the script's processes: the run folder. Not a setting.
 RUN_VARIABLE: Final = "TRACEML_RUN"
-_INTERNAL: Final = frozenset({RUN_VARIABLE, "TRACEML_CHILD"})
+#: Likewise, with the inline view: below the panel there is the output of one rank, each other one writes into a file.
+ONE_RANK_VARIABLE: Final = "TRACEML_ONE_RANK"
+_INTERNAL: Final = frozenset({RUN_VARIABLE, ONE_RANK_VARIABLE, "TRACEML_CHILD"})
 _PREFIX: Final = "TRACEML_"
 _COUNTED_BY_TORCHRUN: Final = ("auto", "cpu", "gpu")
 _MAX_SHOWN: Final = 60  # characters of a value that is refused
 FACES: Final = ("auto", "cli", "summary", "dashboard")
+VIEWS: Final = ("auto", "inline", "full", "plain")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Settings:
     """What the user may choose, each with its source in `sources`."""
 
     mode: str = "auto"  # how a run is shown: auto, cli, summary, dashboard
+    view: str = "auto"  # how `traceml run` shows it in the terminal: auto, inline, full, plain
     logs_dir: str = "logs"
     run_name: Optional[str] = None
     interval: float = 1.0  # seconds between reports
@@ -157,6 +161,12 @@ def _face(name: str, value: Any, source: str) -> str:
     return str(value)
 
 
+def _view(name: str, value: Any, source: str) -> str:
+    if value not in VIEWS:
+        raise _bad(name, value, source, f"one of {', '.join(VIEWS)}")
+    return str(value)
+
+
 def _flag(name: str, value: Any, source: str) -> bool:
     known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if isinstance(value, bool):
@@ -208,6 +218,7 @@ def _percent(name: str, value: Any, source: str) -> float:
 
 _READERS: Final[dict[str, Callable[[str, Any, str], Any]]] = {
     "mode": _face,
+    "view": _view,
     "logs_dir": _text,
     "run_name": _name,
     "interval": _seconds,

@@ -138,7 +138,12 @@ def _run_parser() -> _Parser:
     add("-h", "--help", action="store_true", help="show this and exit")
     add("-m", dest="module", metavar="MODULE", help="start a module, as python -m does")
     add("--nproc-per-node", "--nproc_per_node", metavar="N", help="start N ranks, as torchrun --standalone does")
-    add("--mode", metavar="MODE", help="cli: live lines, then the card; summary: the card only; dashboard: a page")
+    add(
+        "--mode",
+        metavar="MODE",
+        help="cli: live in the terminal, then the card; summary: the card only; dashboard: a page",
+    )
+    add("--view", metavar="VIEW", help="inline: a panel below the output; full: the whole screen; plain: lines")
     add("--logs-dir", metavar="DIR", help="where run folders are made (logs)")
     add("--run-name", metavar="NAME", help="the run's name (the script's, with date and time)")
     add("--interval", metavar="SECONDS", help="seconds between reports (1)")
@@ -163,7 +168,7 @@ def _run(words: list[str]) -> Arguments:
     if kind == "command" and found["nproc_per_node"] is not None:
         message = "run: --nproc-per-node starts a script or a module. Say `traceml run -- torchrun ...` for a command."
         raise UsageError(message, slug="usage")
-    names = ("mode", "logs_dir", "run_name", "interval", "trace_max_steps", "save_output", "nproc_per_node")
+    names = ("mode", "view", "logs_dir", "run_name", "interval", "trace_max_steps", "save_output", "nproc_per_node")
     options = {name: found[name] for name in names}
     return RunArguments(kind, target, (*extra, *theirs), options, check=found["check"])
 

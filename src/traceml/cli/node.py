@@ -23,7 +23,9 @@ from traceml.collect.lock import take_lock
 from traceml.collect.recover import database_home, earlier_notes, max_bytes, orphans, recover
 from traceml.collect.sampling import Sampling
 from traceml.errors import RunError
+from traceml.launch.output import log_name, shorten
 from traceml.launch.place import ring_roots
+from traceml.launch.terminal.drain import Drain
 from traceml.report.build import build_report
 from traceml.report.check import check_of
 from traceml.report.files import CARD_FILE, write_summary
@@ -104,6 +106,7 @@ class _Node:
         self._verdict: Optional[str] = None
         self._num_ranks = 0
         self._launcher = Launcher(_pipe())
+        self._drain: Optional[Drain] = None
         self._collector: Collector
         self._drawing = Drawing(lambda: self._report(is_running=True), self._series, self._current)
         place = database_home(folder, self._ring_dir)  # a collector before us may have moved it
@@ -114,10 +117,18 @@ class _Node:
     def work(self) -> None:
         launcher, sampling = self._launcher, Sampling(Nvml())
         callbacks = Callbacks(
-            self._answer, self._note, line=self._line, panel=self._panel, is_quiet=self._quiet, spare=self._spare
+            self._answer,
+            self._note,
+            line=self._line,
+            panel=self._panel,
+            is_quiet=self._quiet,
+            spare=self._spare,
+            orphaned=self._drain_terminal,
         )
         self._collector = Collector(self._manifest, self._keeping, launcher, sampling=sampling, callbacks=callbacks)
         self._collector.run()
+        if self._drain is not None:
+            self._drain.finish()
         self._num_ranks = len(self._collector.pids)
         self._summarize(is_running=False)
         if self._manifest.is_check:
@@ -170,6 +181,12 @@ class _Node:
 
     def _answer(self, pid: int) -> None:
         self._write_answers((pid,), self._report(is_running=True))
+
+    def _drain_terminal(self) -> None:
+        """The launcher was killed: now we are the script's terminal."""
+        if self._launcher.terminal is not None:
+            self._drain = Drain(self._launcher.terminal, self._folder / log_name(0))
+            self._drain.start()
 
     def _line(self) -> None:
         """For the launcher, which holds the other end of our stdout."""
@@ -234,7 +251,10 @@ class _Node:
         return check_table(check_of(self._report(is_running=is_running), states))
 
     def _spare(self) -> None:
-        """Brings one orphaned run home, whose every process was killed at once."""
+        """Keeps the ranks' logs short, and brings one orphaned run home, whose every process was killed at once."""
+        for path in self._folder.glob(log_name("[1-9]*")):
+            with suppress(OSError):  # a full disk, on which the ranks cannot write either
+                shorten(path)
         if self._orphans is None:
             self._orphans = orphans(ring_roots())
         folder = next(self._orphans, None)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Iterator, Mapping
+from typing import TYPE_CHECKING, Callable, Final, Iterator
 
 from traceml import settings
 from traceml.cli.arguments import refuse_unbuilt
@@ -14,20 +14,27 @@ from traceml.cli.speaking import tell
 from traceml.errors import CommandError
 from traceml.launch.collector import Keeper
 from traceml.launch.command import closed_by, command_of, environment_of
+from traceml.launch.face import Face, choose_face, look_around
+from traceml.launch.last_words import last_words
+from traceml.launch.output import log_name
 from traceml.launch.place import Place, discard, prepare_run
-from traceml.launch.script import Job, run_script
+from traceml.launch.plain import Plain
+from traceml.launch.script import run_script
+from traceml.launch.view import Job
 from traceml.wire.node import Node, read_node
 from traceml.wire.ringfolder import ARRIVED, CHECK, remove_ring_folder
 
 if TYPE_CHECKING:
     from traceml.cli.arguments import RunArguments
     from traceml.launch.script import Outcome
+    from traceml.launch.view import View
     from traceml.settings import Settings
 
 NUM_STEPS: Final = 20  # that a check looks at
 _LINE_S: Final = 60.0  # between two plain lines, unless --interval says otherwise
 _MAX_NAMES: Final = 4
 _CARD_FILE: Final = "final_summary.txt"
+_SUMMARY_FILE: Final = "final_summary.json"
 
 
 def run(arguments: RunArguments) -> int:
@@ -75,33 +82,56 @@ def run(arguments: RunArguments) -> int:
     return outcome.code
 
 
-def choose_face(chosen: Settings, environ: Mapping[str, str]) -> str:
-    """`cli` or `summary`: as asked, else `cli` where a person watches.
-
-    That is: stdin and stdout are terminals, TERM is not dumb, CI is not set, and we are in the foreground.
-    """
-    if chosen.mode != "auto":
-        return chosen.mode
-    watched = _is_terminal(0) and _is_terminal(1) and _is_foreground()
-    plain = environ.get("TERM", "dumb") in ("dumb", "") or bool(environ.get("CI"))
-    return "cli" if watched and not plain else "summary"
-
-
 def _run_job(chosen: Settings, place: Place, command: list[str]) -> Outcome:
     keeper = Keeper(place.folder)
-    log = place.folder / "rank-0.log" if chosen.save_output else None
-    environ = environment_of(place.folder, os.environ)
-    is_live = choose_face(chosen, os.environ) == "cli" and not place.manifest.is_check
-    interval_s = chosen.interval if "interval" in chosen.sources else _LINE_S
     shown: list[str] = []
 
     def show(lines: str) -> None:
         shown.append(lines)
         tell(lines)
 
-    outcome = run_script(Job(command, environ, log), keeper, show=show, interval_s=interval_s if is_live else None)
+    face = Face.NONE
+    if not place.manifest.is_check:
+        face = choose_face(mode=chosen.mode, view=chosen.view, around=look_around(os.environ))
+    view = _view_of(face, chosen, place, keeper, show)
+    has_pty = view.master is not None
+    if has_pty and chosen.nproc_per_node not in (None, "1"):
+        _say(f"TraceML: what rank 0 prints is shown; that of the others is in {_short(place.folder)}/rank-<r>.log.")
+    environ = environment_of(place.folder, os.environ, one_rank=has_pty)
+    outcome = run_script(Job(command, environ), keeper, view)
     _show_end(place, keeper, outcome, has_table=place.manifest.is_check and bool(shown))
     return outcome
+
+
+def _view_of(face: Face, chosen: Settings, place: Place, keeper: Keeper, show: Callable[[str], None]) -> View:
+    """The inline panel; where no pty can be had, and elsewhere, nothing between the script and its descriptors."""
+    log = place.folder / log_name(0)
+    if face in (Face.INLINE, Face.FULL):
+        from traceml.launch.terminal.inline import Inline  # noqa: PLC0415  # 1 MB that only a terminal needs
+
+        is_ascii = "utf" not in (sys.stdout.encoding or "").lower()
+        try:
+            return Inline(
+                keeper, log=log, title=_title(place, is_ascii=is_ascii), environ=os.environ, is_ascii=is_ascii
+            )
+        except OSError as error:
+            _say(f"TraceML: no panel here ({error.strerror}); a line a minute instead.")
+    interval_s = chosen.interval if "interval" in chosen.sources else _LINE_S
+    copy = log if chosen.save_output else None
+    return Plain(keeper, show=show, interval_s=None if face is Face.NONE else interval_s, log=copy)
+
+
+def _short(path: Path) -> str:
+    """Below the working folder, as people say it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _title(place: Place, *, is_ascii: bool) -> str:
+    rule, dot = ("--", "-") if is_ascii else ("──", "·")
+    return f"{rule} {place.manifest.name} {dot} starting"
 
 
 def _show_end(place: Place, keeper: Keeper, outcome: Outcome, *, has_table: bool) -> None:
@@ -120,6 +150,8 @@ def _show_end(place: Place, keeper: Keeper, outcome: Outcome, *, has_table: bool
             _say(f"TraceML: {note}")
         _say(f"TraceML: no summary yet; `traceml view {folder}` shows it.")
         return  # the collector, if it lives, still works there
+    for line in last_words(place.folder, folder / _SUMMARY_FILE):
+        _say(line)
     if not has_table:
         tell("\n" + text)
     remove_ring_folder(ring_dir)
@@ -151,20 +183,6 @@ def _noticed(place: Place, node: Node, outcome: Outcome) -> Iterator[str]:
 
 def _say(text: str) -> None:
     tell(text + "\n")
-
-
-def _is_terminal(fd: int) -> bool:
-    try:
-        return os.isatty(fd)
-    except OSError:
-        return False
-
-
-def _is_foreground() -> bool:
-    try:
-        return os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:
-        return False
 
 
 def _die_of_interrupt() -> None:

@@ -318,6 +318,7 @@ class Collector:
             self._exit_at = time.monotonic()
         if launcher.was_there and not launcher.is_there and launcher.exit is None and self._launcher_gone_ns is None:
             self._launcher_gone_ns = self._clock()
+            self._callbacks.orphaned()
 
     def _is_over(self) -> bool:
         """Whether nothing of the run is left to wait for."""

@@ -26,6 +26,7 @@ class Launcher:
         self.is_there = fd is not None
         self.was_there = fd is not None
         self.script_pid: Optional[int] = None
+        self.terminal: Optional[int] = None  # the master of the script's pty, which we hold, too
         self.exit: Optional[ScriptExit] = None
         self.wants_line = False  # whoever gives it sets this back
         self.wants_panel: Optional[PanelRequest] = None  # likewise; the newest question, an older one needs no answer
@@ -60,6 +61,8 @@ class Launcher:
             return
         if isinstance(found.get("script"), int):
             self.script_pid = found["script"]
+        if isinstance(found.get("terminal"), int):
+            self.terminal = found["terminal"]
         self.wants_line = self.wants_line or found.get("line") is True
         self.wants_panel = panel.heard(found) or self.wants_panel
         told = found.get("exit")

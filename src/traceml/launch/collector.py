@@ -50,13 +50,14 @@ class _Detached(subprocess.Popen[bytes]):
         """No ResourceWarning, which `python -W error` would print at the very end."""
 
 
-def start_collector(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
+def start_collector(folder: Path, *, pipe: bool, held: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
     """Starts `traceml.cli.node` for a run: own session, no descriptor of the user's, at most 2 ms of the caller's time.
 
     Args:
         folder: The run folder, with its manifest.
         pipe: Give it a pipe as stdin, by which it hears from its launcher, and one as stdout, by which it answers; else
             neither.
+        held: Descriptors of ours that it has, too, under the same numbers.
 
     Returns:
         The process; keep it, and its `stdin`, as long as the run lasts.
@@ -65,7 +66,7 @@ def start_collector(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
         OSError: No process can be started.
         RunError: The folder has no sound manifest.
     """
-    process = _start(folder, pipe=pipe)
+    process = _start(folder, pipe=pipe, held=held)
     if not pipe:
         _alone[folder] = process
     return process
@@ -98,7 +99,7 @@ def await_verdict(ring_dir: Path, folder: Path, *, patience_s: float) -> Optiona
         time.sleep(_LOOK_S)
 
 
-def _start(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
+def _start(folder: Path, *, pipe: bool, held: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
     log = Path(read_manifest(folder).ring_dir) / LOG
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     output = os.open(log, flags, 0o600)
@@ -111,6 +112,7 @@ def _start(folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
             cwd="/",
             start_new_session=True,
             close_fds=True,
+            pass_fds=held,
         )
     finally:
         os.close(output)
@@ -150,6 +152,7 @@ class Keeper:
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._num_starts = 0
         self._told: list[dict[str, Any]] = []
+        self._held: tuple[int, ...] = ()
         self._num_pending = 0  # panels asked for
         self._rest = b""  # of an answer that came in pieces
         self.note = ""
@@ -159,7 +162,7 @@ class Keeper:
         self._num_starts += 1
         self._num_pending, self._rest = 0, b""
         try:
-            self._process = start_collector(self._folder, pipe=True)
+            self._process = start_collector(self._folder, pipe=True, held=self._held)
         except OSError as error:
             self._process = None
             self.note = (
@@ -168,6 +171,11 @@ class Keeper:
             return
         for line in self._told:
             self._write(line)
+
+    def hold(self, fd: int) -> None:
+        """The script's terminal: every collector has it, too, and empties it into the log once we are gone."""
+        self._held = (fd,)
+        self.tell(terminal=fd)
 
     def tell(self, **line: Any) -> None:
         """Sends one line, now and to every later collector of this run."""

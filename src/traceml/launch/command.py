@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Mapping, Optional, Sequence
 
 from traceml.errors import CommandError, UsageError
-from traceml.settings import RUN_VARIABLE
+from traceml.settings import ONE_RANK_VARIABLE, RUN_VARIABLE
 
 #: The folder that stands first on PYTHONPATH; its sitecustomize hides it again.
 ENTRY: Final = Path(__file__).absolute().parent / "entry"
@@ -50,12 +50,19 @@ def command_of(
     return [*starter, target, *arguments]
 
 
-def environment_of(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a run's processes: which run it is, and the way in, before whatever was on PYTHONPATH."""
+def environment_of(folder: Path, environ: Mapping[str, str], *, one_rank: bool = False) -> dict[str, str]:
+    """The environment of a run's processes: which run it is, and the way in, before whatever was on PYTHONPATH.
+
+    Args:
+        folder: The run folder, absolute.
+        environ: Ours.
+        one_rank: The terminal is the first rank's alone: each other one writes into `rank-<r>.log`.
+    """
     entry = str(ENTRY)
     others = [path for path in environ.get(_PATHS, "").split(os.pathsep) if path != entry]
     paths = os.pathsep.join([entry, *others]) if any(others) else entry
-    return {**environ, RUN_VARIABLE: str(folder), _PATHS: paths}
+    alone = {ONE_RANK_VARIABLE: "1"} if one_rank else {}
+    return {**environ, RUN_VARIABLE: str(folder), _PATHS: paths, **alone}
 
 
 def closed_by(command: Sequence[str]) -> Optional[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 from contextlib import suppress
@@ -15,23 +16,32 @@ HEAD_BYTES: Final = 4 << 20
 TAIL_BYTES: Final = 28 << 20
 _SLACK_BYTES: Final = 4 << 20
 _CHUNK: Final = 1 << 16
+_MAX_CUT: Final = 64
 _CUT: Final = b"\n[TraceML: %d bytes left out here]\n"
+_HAS_CUT: Final = re.compile(rb"\n\[TraceML: (\d+) bytes left out here\]\n")
+
+
+def log_name(rank: int | str) -> str:
+    """The file in the run folder that holds what a rank printed; a pattern for the files of several."""
+    return f"rank-{rank}.log"
 
 
 class Log:
     """A file that keeps the first 4 MB and the last 28 MB of what is written; between compactions up to 36 MB.
 
-    A disk without room ends the copy, never the script's output: `note` says so.
+    A file that is there already is gone on with. A disk without room ends the copy, never the script's output: `note`
+    says so.
     """
 
     def __init__(self, path: Path, *, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
         self.note = ""
         self._path, self._head_bytes, self._tail_bytes = path, head_bytes, tail_bytes
         self._slack_bytes = min(_SLACK_BYTES, tail_bytes)
-        self._num_left_out = 0
-        self._cut_bytes = 0  # how long the line between head and tail is
-        self._size = 0
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
+        self._size = os.fstat(self._fd).st_size
+        found = _HAS_CUT.match(os.pread(self._fd, _MAX_CUT, head_bytes))
+        self._num_left_out = int(found[1]) if found is not None else 0
+        self._cut_bytes = len(found[0]) if found is not None else 0  # how long the line between head and tail is
 
     def write(self, data: bytes) -> None:
         """Adds to the copy."""
@@ -59,25 +69,68 @@ class Log:
         os.close(self._fd)
 
     def _compact(self) -> None:
-        head = os.pread(self._fd, self._head_bytes, 0)
         start = self._size - self._tail_bytes
-        tail = os.pread(self._fd, self._tail_bytes, start)
-        newline = tail.find(b"\n", 0, _CHUNK)  # the tail begins with a whole line where there is one
-        tail = tail[newline + 1 :]
-        self._num_left_out += start - self._head_bytes - self._cut_bytes + newline + 1
+        start += _line_at(self._fd, start)  # the tail begins with a whole line where there is one
+        self._num_left_out += start - self._head_bytes - self._cut_bytes
         cut = _CUT % self._num_left_out
         neighbour = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         fd = os.open(neighbour, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         try:
-            for part in (head, cut, tail):
-                _write_all(fd, part)
+            _copy(self._fd, 0, self._head_bytes, fd)
+            _write_all(fd, cut)
+            _copy(self._fd, start, self._size, fd)
             neighbour.replace(self._path)
         except OSError:
             os.close(fd)
             neighbour.unlink(missing_ok=True)
             raise
         os.close(self._fd)
-        self._fd, self._cut_bytes, self._size = fd, len(cut), len(head) + len(cut) + len(tail)
+        self._fd, self._cut_bytes, self._size = fd, len(cut), os.fstat(fd).st_size
+
+
+def shorten(path: Path, *, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
+    """Cuts a log as `Log` does, in its place: other processes append to it. What they write meanwhile may get lost.
+
+    Raises:
+        OSError: It cannot be cut: it is as it was, or its tail is missing.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
+    neighbour = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        size = os.fstat(fd).st_size
+        found = _HAS_CUT.match(os.pread(fd, _MAX_CUT, head_bytes))
+        cut_bytes, num_left_out = (len(found[0]), int(found[1])) if found is not None else (0, 0)
+        if size <= head_bytes + cut_bytes + tail_bytes + min(_SLACK_BYTES, tail_bytes):
+            return
+        start = size - tail_bytes
+        start += _line_at(fd, start)
+        kept = os.open(neighbour, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            _copy(fd, start, size, kept)
+            num_lost = os.fstat(fd).st_size - size
+            os.ftruncate(fd, head_bytes)
+            _write_all(fd, _CUT % (num_left_out + num_lost + start - head_bytes - cut_bytes))
+            _copy(kept, 0, size - start, fd)
+        finally:
+            os.close(kept)
+            neighbour.unlink(missing_ok=True)
+    finally:
+        os.close(fd)
+
+
+def _line_at(fd: int, at: int) -> int:
+    """How many bytes behind `at` the next line begins; 0 where none does for long."""
+    return os.pread(fd, _CHUNK, at).find(b"\n") + 1
+
+
+def _copy(source: int, start: int, end: int, target: int) -> None:
+    """In pieces: the launcher must not hold 28 MB."""
+    while start < end:
+        piece = os.pread(source, min(_CHUNK, end - start), start)
+        if not piece:
+            return
+        _write_all(target, piece)
+        start += len(piece)
 
 
 class Capture:

@@ -28,27 +28,30 @@ class Signals:
     gets the default dispositions back, as it would from a shell.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, more: Iterable[int] = (), *, farewell: Optional[tuple[int, bytes]] = None) -> None:
+        """Catches what is meant for the script, and `more`; `farewell` is written to a terminal when we are killed."""
         self._wake, self._wakeup = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wakeup, False)
         self._before: dict[int, Any] = {}
-        for signum in PASSED_ON:
+        for signum in (*PASSED_ON, *more):
             if signal.getsignal(signum) is not signal.SIG_IGN:
                 self._before[signum] = signal.signal(signum, _noted)
         # Even where it was ignored at entry: without it nobody could see the script's exit code.
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _noted)
         self._before_fd = signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
         self._caught = [signum for signum in self._before if signum != signal.SIGCHLD]
-        self._witness = Witness(self._caught)
+        self._witness = Witness((signum for signum in self._caught if signum in PASSED_ON), farewell=farewell)
 
-    def wait(self, timeout_s: Optional[float], fds: Iterable[int] = ()) -> tuple[list[int], set[int]]:
-        """Sleeps until a signal comes, a descriptor is readable, or the time is over.
+    def wait(
+        self, timeout_s: Optional[float], fds: Iterable[int] = (), writable_fds: Iterable[int] = ()
+    ) -> tuple[list[int], set[int]]:
+        """Sleeps until a signal comes, a descriptor is readable (or one that is to be writable is), or time is over.
 
         Returns:
             The signals (SIGCHLD not among them) in order, and the readable ones of `fds`.
         """
-        readable, _, _ = select.select([self._wake, *fds], [], [], timeout_s)
+        readable, _, _ = select.select([self._wake, *fds], writable_fds, [], timeout_s)
         got = []
         if self._wake in readable:
             got = [signum for signum in os.read(self._wake, 512) if signum in self._caught]

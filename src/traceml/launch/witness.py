@@ -10,6 +10,7 @@ from typing import Any, Iterable, NoReturn, Optional
 
 _PATIENCE_S = 0.15
 _MAX_FD = 1 << 16
+_WORD = b"."  # that all has ended well
 
 
 class Witness:
@@ -18,11 +19,16 @@ class Witness:
     A Ctrl-C, a closed terminal or `kill -- -GROUP` reach the script without us; sent on, it would get them twice, and a
     second Ctrl-C ends the saving that the first one began. Which of both it was, a signal does not say.
 
-    It lives no longer than we do: it waits at a pipe of ours.
+    It lives no longer than we do: it waits at a pipe of ours. Where we are killed, it gives the terminal back for us.
     """
 
-    def __init__(self, signums: Iterable[int]) -> None:
-        """Starts it; call before any thread and after the handlers are in place."""
+    def __init__(self, signums: Iterable[int], *, farewell: Optional[tuple[int, bytes]] = None) -> None:
+        """Starts it; call before any thread and after the handlers are in place.
+
+        Args:
+            signums: What to watch for.
+            farewell: Where to write, and what, when we end without a word.
+        """
         numbers = tuple(signums)
         self._seen: list[int] = []
         self._seen_fd, seen_by_child = os.pipe()
@@ -34,7 +40,7 @@ class Witness:
         except OSError:  # no process left for us: then the terminal's foreground decides
             self._pid = None
         if self._pid == 0:
-            _watch(seen_by_child, child_life, numbers, before)
+            _watch(seen_by_child, child_life, numbers, before, farewell)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(seen_by_child)
         os.close(child_life)
@@ -54,6 +60,8 @@ class Witness:
 
     def close(self) -> None:
         """Ends it and waits for its end, which follows at once."""
+        with suppress(OSError):  # it has gone already
+            os.write(self._life_fd, _WORD)
         os.close(self._life_fd)
         os.close(self._seen_fd)
         if self._pid:
@@ -61,7 +69,9 @@ class Witness:
                 os.waitpid(self._pid, 0)
 
 
-def _watch(seen: int, life: int, signums: tuple[int, ...], mask: set[Any]) -> NoReturn:
+def _watch(
+    seen: int, life: int, signums: tuple[int, ...], mask: set[Any], farewell: Optional[tuple[int, bytes]]
+) -> NoReturn:
     """The witness's whole life; never returns."""
     try:
         os.set_blocking(seen, False)
@@ -70,12 +80,12 @@ def _watch(seen: int, life: int, signums: tuple[int, ...], mask: set[Any]) -> No
         for signum in signums:
             signal.signal(signum, lambda *_: None)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        keep = sorted((seen, life))
-        os.closerange(0, keep[0])
-        os.closerange(keep[0] + 1, keep[1])
-        os.closerange(keep[1] + 1, min(os.sysconf("SC_OPEN_MAX"), _MAX_FD))
-        while os.read(life, 1):
-            pass
+        keep = sorted((seen, life) if farewell is None else (seen, life, farewell[0]))
+        for before, behind in zip([-1, *keep], [*keep, min(os.sysconf("SC_OPEN_MAX"), _MAX_FD)]):
+            os.closerange(before + 1, behind)
+        if not os.read(life, 1) and farewell is not None:
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # the shell has the foreground again
+            os.write(*farewell)
     finally:
         os._exit(0)
 

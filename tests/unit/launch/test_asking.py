@@ -27,8 +27,8 @@ def keep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     started: list[subprocess.Popen[bytes]] = []
 
     def keep(*program: str) -> Keeper:
-        def start(_folder: Path, *, pipe: bool) -> subprocess.Popen[bytes]:
-            assert pipe
+        def start(_folder: Path, *, pipe: bool, held: tuple[int, ...]) -> subprocess.Popen[bytes]:
+            assert (pipe, held) == (True, ())
             command = [sys.executable, "-c", *program]
             started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
             return started[-1]

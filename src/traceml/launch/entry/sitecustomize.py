@@ -68,11 +68,30 @@ def _prepare():
             sys.stderr.write("TraceML: this process is not recorded: %s: %s\n" % (type(error).__name__, error))
 
 
+def _leave_terminal(folder):
+    """Below the panel there is one rank's output: that of each other goes into a file of its own.
+
+    Only what is a terminal is turned away: whatever torchrun, or a parent that reads it, was asked to do, is done.
+    """
+    try:
+        terminals = [fd for fd in (1, 2) if os.isatty(fd)]
+        if terminals:
+            name = "rank-%d.log" % int(os.environ.get("RANK", os.environ["LOCAL_RANK"]))
+            log = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            for fd in terminals:
+                os.dup2(log, fd)
+            os.close(log)
+    except (OSError, ValueError):
+        pass  # then it shares the terminal, as without us
+
+
 # PYTHONPATH itself stays as it is: by it the children are reached.
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 sys.path_importer_cache.pop(_HERE, None)
 if os.environ.get("TRACEML_RUN") and sys.version_info >= (3, 9):
     sys.meta_path.insert(0, _Waiting())
+if os.environ.get("TRACEML_RUN") and os.environ.get("TRACEML_ONE_RANK") and os.environ.get("LOCAL_RANK", "0") != "0":
+    _leave_terminal(os.environ["TRACEML_RUN"])
 # What stands in sys.modules afterwards, what it raises, and the ImportError where there is none, are the user's own.
 del sys.modules["sitecustomize"]
 import sitecustomize
