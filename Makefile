@@ -73,9 +73,9 @@ processes: $(VENV)/.stamp-dev ## the tests with real processes
 	@bash .ci/tmux
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not ranks" tests/processes
 
-terminal: $(VENV)/.stamp-dev ## the inline view in drawn terminals and in tmux, which is installed where it is missing
+terminal: $(VENV)/.stamp-dev ## both views in drawn terminals and in tmux, which is installed where it is missing
 	@bash .ci/tmux
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit/launch tests/processes/test_faces.py tests/processes/test_inline*.py
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit/launch tests/processes/test_faces.py tests/processes/test_inline*.py tests/processes/test_attach.py
 
 ranks: $(VENV)/.stamp-dev ## the tests with several ranks, those that CI leaves out too; 4 min or so
 	$(BIN)/python -m pytest -q tests/processes/test_ranks.py

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -66,6 +67,7 @@ def wait(seen: Terminal, *texts: str) -> None:
     assert seen.until(lambda: all(text in read(seen) for text in texts)), "\n".join(seen.rows)
 
 
+@pytest.mark.terminal
 @pytest.mark.skipif(not tmux.IS_THERE, reason="no tmux here")
 def test_a_training_is_watched_in_tmux_and_the_viewer_comes_and_goes(tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -105,9 +107,11 @@ def test_a_run_that_is_killed_whole_is_shown_to_its_last_step(attach: Attach, tm
     training = running.start(tmp_path, TRAINING, "100000", "end", options=QUIET)
     seen = attach(tmp_path)
     wait(seen, "INPUT BOUND", KEYS)
-    for process in [*running.collectors_of(tmp_path), *psutil.Process(training.pid).children(recursive=True)]:
-        process.kill()
-    training.kill()
+    others = [*running.collectors_of(tmp_path), *psutil.Process(training.pid).children(recursive=True)]
+    training.kill()  # first, so that it starts no other collector
+    for process in others:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     training.communicate()
 
     wait(seen, "ended unseen", "INPUT BOUND")
@@ -201,6 +205,7 @@ def test_the_newest_running_run_comes_first_else_the_newest(attach: Attach, tmp_
     wait(newest, "newest · ", KEYS)
 
 
+@pytest.mark.terminal
 @pytest.mark.skipif(not tmux.IS_THERE, reason="no tmux here")
 def test_the_full_view_covers_the_inline_one_and_gives_way_to_it(tmp_path: Path) -> None:
     window = tmux.Tmux(tmp_path)
@@ -219,6 +224,7 @@ def test_the_full_view_covers_the_inline_one_and_gives_way_to_it(tmp_path: Path)
         window.close()
 
 
+@pytest.mark.terminal
 @pytest.mark.skipif(not tmux.IS_THERE, reason="no tmux here")
 def test_the_full_view_closes_with_the_script_and_leaves_output_card_and_exit_code(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(PRINTING)
