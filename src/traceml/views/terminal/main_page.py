@@ -88,7 +88,8 @@ def _middle(page: _Page, height: int) -> list[Block]:
     if not is_wide:
         return [Block([[]], 9), Block(drawn, 4), *others, *_events(page.report, page.width, 2)]
     right = [row for block in others for row in block.rows]
-    for block in _events(page.report, page.width - width - 3, max(2, min(_MAX_EVENTS, len(drawn) - len(right) - 1))):
+    most = max(2, min(_MAX_EVENTS, len(drawn) - len(right) - 1))
+    for block in _events(page.report, page.width - width - 3, most, most_rows=2):
         right += block.rows
     return [Block([[]], 9), Block(tables.beside(drawn, right, width=width, gap=3), 3)]
 
@@ -129,12 +130,12 @@ def _steps(scene: Scene) -> str:
     return f"{which}steps {units.count(points[0].first_step)} to {units.count(points[-1].last_step)}"
 
 
-def _facts(page: _Page) -> list[Block]:
+def _facts(page: _Page, *, most_rows: int = 2) -> list[Block]:
     goes = {"now": 5, "restarts": 3, "ranks": 3, "host": 5, "memory": 7, "speed": 8}
     has_curve = page.scene.memory_metric in page.scene.curves
     return [
         Block(
-            head.labelled(label, text, page.width, 3 if label == "ranks" else 2 if page.width < WIDE else 1),
+            head.labelled(label, text, page.width, most_rows + 1 if label == "ranks" else most_rows),
             goes[label],
         )
         for label, text in tables.fact_lines(page.report)
@@ -142,13 +143,19 @@ def _facts(page: _Page) -> list[Block]:
     ]
 
 
-def _events(report: Report, width: int, most: int) -> list[Block]:
+def _events(report: Report, width: int, most: int, *, most_rows: int = 1) -> list[Block]:
+    """At most `most` events, each on at most `most_rows` rows."""
     lines = tables.event_lines(report)
     if not lines:
         return []
-    drawn: list[Row] = [[("  ", PLAIN), (cells.shorten(text, width - 3), style)] for text, style in lines[:most]]
+    shown = lines[: most - 1] if len(lines) > most else lines
+    drawn: list[Row] = [
+        [("  " if at == 0 else "    ", PLAIN), (line, style)]
+        for text, style in shown
+        for at, line in enumerate(head.wrapped(text, width - 5, most_rows))
+    ]
     if len(lines) > most:
-        drawn[-1] = [("  ", PLAIN), (f"and {units.count(len(lines) - most + 1)} more", PLAIN)]
+        drawn.append([("  ", PLAIN), (f"and {units.count(len(lines) - len(shown))} more", PLAIN)])
     return [Block([tables.rule("events", width), *drawn], 6)]
 
 
@@ -162,5 +169,5 @@ def _right(page: _Page, width: int) -> list[Block]:
     table = tables.phase_rows(report, is_ascii=page.is_ascii)
     title = "phases, ms: median and worst rank" if report.step_time.ranks.phases else "phases, ms a step"
     blocks += [Block([tables.rule(title, width), *([("  ", PLAIN), *row] for row in table)], 3)] if table else []
-    facts = _facts(page._replace(width=width))
+    facts = _facts(page._replace(width=width), most_rows=4)
     return [*blocks, Block([tables.rule("host and run", width)], 3), *facts] if facts else blocks
