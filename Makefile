@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-long gpu-check scenarios ranks-grid compare-budget format lint types unit processes ranks trainings
+.PHONY: help demo pictures test check bench bench-long gpu-check scenarios ranks-grid compare-budget format lint types unit processes ranks trainings
 .PHONY: terminal floor39 matrix clean
 
 help: ## what `make` can do
@@ -31,6 +31,9 @@ check: lint types unit processes ## what CI runs: format, lint, types, floors, a
 	$(BIN)/python -m pytest -q -n 2 tests/scenarios
 	$(BIN)/python -m pytest -q -n 2 tests/trainings/test_trainings.py tests/trainings/test_faults.py
 	@bash .ci/python39
+
+pictures: $(VENV)/.stamp-dev ## draws the README's pictures anew, from two real runs of examples/train.py; 1 min or so
+	PYTHONPATH=. $(BIN)/python docs/pictures/draw.py
 
 bench: $(VENV)/.stamp-dev ## our figures beside the budgets, 10 min or so; TRACEML_UPSTREAM_PYTHON=... adds upstream's
 	$(BIN)/python benchmarks/bench.py
@@ -70,9 +73,9 @@ processes: $(VENV)/.stamp-dev ## the tests with real processes
 	@bash .ci/tmux
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not ranks" tests/processes
 
-terminal: $(VENV)/.stamp-dev ## the inline view in drawn terminals and in tmux, which is installed where it is missing
+terminal: $(VENV)/.stamp-dev ## both views in drawn terminals and in tmux, which is installed where it is missing
 	@bash .ci/tmux
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit/launch tests/processes/test_faces.py tests/processes/test_inline*.py
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit/launch tests/processes/test_faces.py tests/processes/test_inline*.py tests/processes/test_attach.py
 
 ranks: $(VENV)/.stamp-dev ## the tests with several ranks, those that CI leaves out too; 4 min or so
 	$(BIN)/python -m pytest -q tests/processes/test_ranks.py

@@ -6,7 +6,16 @@ import os
 import sys
 from typing import Optional, Sequence
 
-from traceml.cli.arguments import Arguments, CompareArguments, RunArguments, RunsArguments, Told, ViewArguments, parse
+from traceml.cli.arguments import (
+    Arguments,
+    AttachArguments,
+    CompareArguments,
+    RunArguments,
+    RunsArguments,
+    Told,
+    ViewArguments,
+    parse,
+)
 from traceml.cli.speaking import answer, open_missing, tell
 from traceml.errors import TraceMLError
 
@@ -45,6 +54,10 @@ def _dispatch(asked: Arguments) -> int:
         from traceml.cli.run import run  # noqa: PLC0415  # lazily, see above
 
         return run(asked)
+    if isinstance(asked, AttachArguments):
+        from traceml.cli.attach import attach  # noqa: PLC0415  # likewise
+
+        return attach(asked)
     if isinstance(asked, ViewArguments):
         from traceml.cli.view import view  # noqa: PLC0415  # likewise
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Mapping, NoReturn, Optional, Sequence, Union
 
 from traceml.errors import UsageError
 
-COMMANDS: Final = ("run", "view", "runs", "compare")
+COMMANDS: Final = ("run", "attach", "view", "runs", "compare")
 _RUN_USAGE: Final = (
     "traceml run [options] script.py [script args...]\n       traceml run [options] -m package.module [args...]"
     "\n       traceml run [options] -- command [args...]"
@@ -56,6 +56,14 @@ class ViewArguments:
 
 
 @dataclass(frozen=True)
+class AttachArguments:
+    """`traceml attach`: as `view`; None: the newest running run, else the newest."""
+
+    run: Optional[str] = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RunsArguments:
     """`traceml runs`: the list of the runs under logs."""
 
@@ -82,7 +90,7 @@ class Told:
     version: bool = False
 
 
-Arguments = Union[RunArguments, ViewArguments, RunsArguments, CompareArguments, Told]
+Arguments = Union[RunArguments, AttachArguments, ViewArguments, RunsArguments, CompareArguments, Told]
 
 
 def parse(argv: Sequence[str]) -> Arguments:
@@ -104,7 +112,7 @@ def parse(argv: Sequence[str]) -> Arguments:
         raise _unknown("option", command, ("--help", "--version"), "traceml")
     if command not in COMMANDS:
         raise _unknown("command", command, COMMANDS, "traceml")
-    return {"run": _run, "view": _view, "runs": _runs, "compare": _compare}[command](rest)
+    return {"run": _run, "attach": _attach, "view": _view, "runs": _runs, "compare": _compare}[command](rest)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -123,6 +131,7 @@ def _overview() -> _Parser:
     parser.description = "Where each training step's time goes, on which rank, and what to do next."
     commands = parser.add_argument_group("commands")
     commands.add_argument("run", help="start a training script and record it")
+    commands.add_argument("attach", help="show a run full screen, live or after its end")
     commands.add_argument("view", help="show the card of a run, finished or running")
     commands.add_argument("runs", help="list the runs in the logs folder")
     commands.add_argument("compare", help="say where the time moved between runs")
@@ -238,6 +247,24 @@ def _view(words: list[str]) -> Arguments:
     if found.run is None:
         raise UsageError("view: which run? `traceml runs` lists them.", slug="usage")
     return ViewArguments(found.run, found.json, {"logs_dir": found.logs_dir})
+
+
+def _attach(words: list[str]) -> Arguments:
+    parser = _Parser(prog="traceml attach", allow_abbrev=False, add_help=False)
+    parser.description = (
+        "Shows a run full screen, from another terminal than the training's: live, or after its end. "
+        "`?` shows the keys; closing it never ends the training."
+    )
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="a run folder, a name under logs, or a final_summary.json (the newest running run, else the newest)",
+    )
+    parser.add_argument("-h", "--help", action="store_true", help="show this and exit")
+    parser.add_argument("--logs-dir", metavar="DIR", help="where run folders are (logs)")
+    found = _parse_options(parser, words)
+    return Told(parser.format_help()) if found.help else AttachArguments(found.run, {"logs_dir": found.logs_dir})
 
 
 def _runs(words: list[str]) -> Arguments:

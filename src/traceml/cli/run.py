@@ -107,13 +107,16 @@ def _view_of(face: Face, chosen: Settings, place: Place, keeper: Keeper, show: C
     """The inline panel; where no pty can be had, and elsewhere, nothing between the script and its descriptors."""
     log = place.folder / log_name(0)
     if face in (Face.INLINE, Face.FULL):
-        from traceml.launch.terminal.inline import Inline  # noqa: PLC0415  # 1 MB that only a terminal needs
+        from traceml.launch.terminal.covered import Covered  # noqa: PLC0415  # 1 MB that only a terminal needs
+        from traceml.launch.terminal.inline import Inline  # noqa: PLC0415  # likewise
 
         is_ascii = "utf" not in (sys.stdout.encoding or "").lower()
+        title = _title(place, is_ascii=is_ascii)
         try:
-            return Inline(
-                keeper, log=log, title=_title(place, is_ascii=is_ascii), environ=os.environ, is_ascii=is_ascii
-            )
+            if face is Face.FULL:
+                cover = (sys.executable, "-m", "traceml", "attach", str(place.folder))
+                return Covered(keeper, log=log, title=title, environ=os.environ, is_ascii=is_ascii, cover=cover)
+            return Inline(keeper, log=log, title=title, environ=os.environ, is_ascii=is_ascii)
         except OSError as error:
             _say(f"TraceML: no panel here ({error.strerror}); a line a minute instead.")
     interval_s = chosen.interval if "interval" in chosen.sources else _LINE_S

@@ -12,8 +12,10 @@ from traceml.errors import RunError
 from traceml.report.build import build_report
 from traceml.report.files import FILE, read_summary
 from traceml.report.folder import DATABASE, Home, home_of
-from traceml.report.output import Lines, read_output
+from traceml.report.live import age_s, refreshed
+from traceml.report.output import Lines, Mark, Printed, ranks_with_output, read_output, read_printed
 from traceml.report.series import NUM_POINTS, Series, read_series
+from traceml.schema.current import Current
 from traceml.store.reader import StoreReader
 from traceml.wire import manifest as manifests
 
@@ -123,6 +125,27 @@ class Run:
                 notes=notes,
             )
 
+    def refreshed(self, report: Report) -> Report:
+        """An earlier report of this run with the step, the time and what is now of this moment; its figures stay.
+
+        For a face that draws oftener than a report is worth building. A run that is over is left as it was.
+
+        Raises:
+            RunError: What the database raises.
+        """
+        if self._manifest is None or report.run.status != "running":
+            return report
+        home = self._home()
+        if not home.is_running:
+            return report
+        with self._reader(home) as reader:
+            current = Current(tuple(reader.live()), tuple(reader.states()))
+        now_ns = time.perf_counter_ns()
+        found = refreshed(report, current, now_wall=time.time(), now_ns=now_ns)
+        age = age_s(now_ns, max((slot.read_ns for slot in current.slots), default=now_ns))
+        live = {**(report.run.live or {}), **found.run.live} if found.run.live else None  # host and devices stay
+        return replace(found, run=replace(found.run, data_age_s=age, live=live))
+
     def series(
         self,
         metric: str,
@@ -163,6 +186,21 @@ class Run:
         if self._manifest is None:
             raise self._summary_only("output")
         return read_output(self._home().folder, rank=rank, window=window, search=search)
+
+    def printed(self, rank: int = 0, since: Optional[Mark] = None, max_bytes: int = 1 << 18) -> Printed:
+        """What a rank printed since a mark, byte for byte, for a face that follows it; at most the last `max_bytes`.
+
+        Raises:
+            RunError: `summary-only`, or `no-output`.
+        """
+        if self._manifest is None:
+            raise self._summary_only("output")
+        return read_printed(self._home().folder, rank=rank, since=since, max_bytes=max_bytes)
+
+    @property
+    def ranks_with_output(self) -> tuple[int, ...]:
+        """The ranks whose output the run captured."""
+        return ranks_with_output(self._home().folder)
 
     def _home(self) -> Home:
         return home_of(self.folder, self._manifest) if self._manifest is not None else Home(self.folder)

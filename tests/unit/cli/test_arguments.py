@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceml.cli.arguments import RunArguments, RunsArguments, Told, ViewArguments, parse
+from traceml.cli.arguments import AttachArguments, RunArguments, RunsArguments, Told, ViewArguments, parse
 from traceml.errors import UsageError
 
 
@@ -80,7 +80,7 @@ def test_nothing_and_help_show_the_commands() -> None:
 
 def test_help_texts_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for words in ([], ["run", "-h"], ["view", "-h"], ["runs", "-h"]):
+    for words in ([], ["run", "-h"], ["attach", "-h"], ["view", "-h"], ["runs", "-h"]):
         found = parse(words)
         assert isinstance(found, Told)
         assert max(len(line) for line in found.text.splitlines()) <= 80
@@ -89,6 +89,11 @@ def test_help_texts_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_view_and_runs_know_their_options() -> None:
     assert parse(["view", "logs/a", "--json"]) == ViewArguments("logs/a", as_json=True, options={"logs_dir": None})
     assert parse(["runs", "--logs-dir", "x"]) == RunsArguments({"logs_dir": "x"})
+
+
+def test_attach_needs_no_run() -> None:
+    assert parse(["attach"]) == AttachArguments(None, {"logs_dir": None})
+    assert parse(["attach", "logs/a", "--logs-dir=x"]) == AttachArguments("logs/a", {"logs_dir": "x"})
 
 
 @pytest.mark.parametrize(

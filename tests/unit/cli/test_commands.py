@@ -230,7 +230,9 @@ def test_a_run_without_a_database_stands_in_the_list_with_its_trouble(
     assert "run.db" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["run", "--help"], ["view", "--help"], []])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["run", "--help"], ["attach", "--help"], ["view", "--help"], []]
+)
 def test_help_and_version_import_nothing_heavy(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", LOOK, *words], capture_output=True, text=True, check=True)
 

@@ -224,3 +224,11 @@ def test_a_run_that_just_started_asks_for_patience(tmp_path: Path, monkeypatch: 
         open_run(tmp_path).report()
 
     assert caught.value.slug == "no-database"
+
+
+def test_a_running_report_is_brought_to_this_moment_and_one_that_is_over_is_left(tmp_path: Path) -> None:
+    run = open_run(run_folder(tmp_path))
+    over = run.report()
+
+    assert run.refreshed(over) is over
+    assert run.refreshed(replace(over, run=replace(over.run, status="running"))).run.steps == over.run.steps

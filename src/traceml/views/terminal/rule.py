@@ -65,9 +65,9 @@ def _told(report: Report, moment: Moment) -> Iterator[tuple[str, Style, int]]:
     pace = _pace(report, moment)
     if pace is not None and run.steps:
         yield f"{units.significant(pace)} steps/s", PLAIN, 3
-    left_s = _left_s(report, at)
+    left_s = seconds_left(report, at)
     if left_s is not None:
-        yield f"{_rounded(left_s)} left", PLAIN, 2
+        yield f"{rounded_left(left_s)} left", PLAIN, 2
     if run.restarts:
         yield f"{run.restarts} restart{'s' if run.restarts > 1 else ''}", PLAIN, 4
 
@@ -77,7 +77,7 @@ def _pace(report: Report, moment: Moment) -> Optional[float]:
     return found if found and found > 0 else None
 
 
-def _left_s(report: Report, at: int) -> Optional[float]:
+def seconds_left(report: Report, at: int) -> Optional[float]:
     """What the steps still to come will take: the mean of the steady ones, evaluations and checkpoints in it."""
     wall = report.step_time.wall_period_ms or report.step_time.period_ms
     mean_ms, total = state.finite(wall.mean), report.run.total_steps
@@ -86,7 +86,7 @@ def _left_s(report: Report, at: int) -> Optional[float]:
     return (total - at) * mean_ms / 1e3
 
 
-def _rounded(left_s: float) -> str:
+def rounded_left(left_s: float) -> str:
     """In whole minutes from two on, so that it does not flicker; an hour and a half is `1 h 30 min`."""
     if left_s >= 120:  # noqa: PLR2004
         return seconds(round(left_s / 60) * 60)

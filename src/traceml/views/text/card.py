@@ -6,17 +6,25 @@ import math
 from typing import TYPE_CHECKING, Final, Iterator, NamedTuple, Sequence
 
 from traceml.report.contract import STALE_S
-from traceml.schema import phases, units
-from traceml.schema.stalls import DEATHS
+from traceml.schema import units
 from traceml.views.text import columns
 from traceml.views.text.columns import clean
-from traceml.views.text.happened import FAILED, event_in_words, of_any_rank
+from traceml.views.text.facts import (
+    also_in_words,
+    clock_in_words,
+    findings_in_words,
+    memory_in_words,
+    notes_in_words,
+    now_in_words,
+    phase_in_words,
+    speed_in_words,
+)
 from traceml.views.text.price import price
 from traceml.views.text.ranks import deaths_in_words, ranks_in_words, restarts_in_words, stall_in_words
-from traceml.views.text.words import ending, headline, millis, plural, seconds, spoken
+from traceml.views.text.words import ending, headline, millis, plural, seconds
 
 if TYPE_CHECKING:
-    from traceml.report.contract import Report, RunInfo, StepMemoryInfo
+    from traceml.report.contract import Report, RunInfo
 
 WIDTH: Final = 80
 _SHOWN_PCT: Final = 0.5  # a phase below is folded into the rest
@@ -25,12 +33,7 @@ _BEHIND_NAME: Final = 10  # "TraceML · "
 _LABEL: Final = 12  # of the rows below the bars
 _MAX_PHASE: Final = 22
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
-_MAX_NOTES: Final = 4
-_MAX_EVENTS: Final = 5
-_WAIT_PCT: Final = 10.0  # a process that waits less for a core waits as all do
 _MS_UNTIL: Final = 10_000  # from here on times are spoken in s, min, h
-_MAX_FINDINGS: Final = 3
-_UNREMARKABLE: Final = frozenset({"NORMAL", "NO_DATA"})
 
 
 class _Bar(NamedTuple):
@@ -114,16 +117,11 @@ def _bars(report: Report) -> Iterator[_Bar]:
             continue
         is_any = True
         if info.pct >= _SHOWN_PCT:
-            yield _Bar(columns.fit(_label(phase), _MAX_PHASE), info.mean_ms, info.pct)
+            yield _Bar(columns.fit(phase_in_words(phase), _MAX_PHASE), info.mean_ms, info.pct)
         else:
             folded_ms, folded_pct = folded_ms + info.mean_ms, folded_pct + info.pct
     if is_any and folded_ms:
         yield _Bar("other", folded_ms, folded_pct)
-
-
-def _label(phase: str) -> str:
-    known = phase in phases.LABELS or phase.startswith(phases.REGION_PREFIX)
-    return clean(phases.label(phase) if known else phase) or "?"
 
 
 def _draw(report: Report, bars: list[_Bar], width: int, *, ascii_only: bool) -> Iterator[str]:
@@ -179,20 +177,20 @@ def _spread(report: Report) -> list[str]:
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
-    yield from (("besides", text) for text in _besides(report))
+    yield from (("besides", text) for text in findings_in_words(report))
     for label, text in (
-        ("now", stall_in_words(report) or _now(report)),
-        ("clock", _clock_row(report)),
+        ("now", stall_in_words(report) or now_in_words(report)),
+        ("clock", clock_in_words(report)),
         ("restarts", restarts_in_words(report)),
         ("died", deaths_in_words(report)),
         *(("ranks" if at == 0 else "", text) for at, text in enumerate(ranks_in_words(report))),
-        ("speed", _speed(report)),
-        ("memory", _memory(report.step_memory)),
-        ("also", _also(report)),
+        ("speed", speed_in_words(report)),
+        ("memory", memory_in_words(report.step_memory)),
+        ("also", also_in_words(report)),
     ):
         if text:
             yield label, text
-    yield from (("note", note) for note in _notes(report))
+    yield from (("note", note) for note in notes_in_words(report))
 
 
 def _place(report: Report, width: int, cwd: str) -> Iterator[str]:
@@ -209,104 +207,3 @@ def _place(report: Report, width: int, cwd: str) -> Iterator[str]:
     else:
         yield row
         yield f"  {path}"
-
-
-def _besides(report: Report) -> Iterator[str]:
-    """What else was found, beside the verdict."""
-    sections = (report.step_time.findings, report.step_memory.findings, report.system.findings)
-    found = [finding for section in sections for finding in section]
-    others = [f for f in found if f.diagnosis != report.verdict.diagnosis and f.diagnosis not in _UNREMARKABLE]
-    yield from (spoken(finding) for finding in others[:_MAX_FINDINGS])
-    if len(others) > _MAX_FINDINGS:
-        yield f"{plural(len(others) - _MAX_FINDINGS, 'further finding')} in the JSON"
-
-
-def _now(report: Report) -> str:
-    live = report.run.live
-    if not live or report.run.status != "running":
-        return ""
-    phase, since, step, rank = (live.get(key) for key in ("phase", "since_s", "step", "rank"))
-    where = f"rank {rank}, " if report.run.world_size > 1 and isinstance(rank, int) else ""
-    at = f"step {units.count(step)}" if isinstance(step, int) else "before the first step"
-    told = f", in {_label(phase)}" if isinstance(phase, str) and phase else ""
-    since_text = f" for {seconds(since)}" if told and isinstance(since, (int, float)) and since >= 0 else ""
-    return f"{where}{at}{told}{since_text}"
-
-
-def _clock_row(report: Report) -> str:
-    """Which clock the verdict is on; said beside a device only, elsewhere there is one."""
-    if report.run.device.startswith("cpu"):
-        return ""
-    if report.step_time.clock != "device":
-        note = clean(report.coverage.clock_note)
-        return f"the host's ({note})" if note else "the host's"
-    wall = report.step_time.wall_period_ms
-    if wall is None or wall.mean is None:
-        return "the device's"
-    return f"the device's; a step takes {millis(wall.mean)} of the wall"
-
-
-def _speed(report: Report) -> str:
-    rate = report.throughput
-    told = []
-    if rate.samples_per_s is not None:
-        wall = rate.wall_samples_per_s
-        behind = f" ({units.significant(wall)} of the wall)" if wall is not None else ""
-        told.append(f"{units.significant(rate.samples_per_s)} samples/s of training{behind}")
-    if rate.tokens_per_s is not None:
-        told.append(f"{units.significant(rate.tokens_per_s)} tokens/s")
-    if rate.steps_per_s is not None:
-        told.append(f"{units.significant(rate.steps_per_s)} steps/s")
-    return " · ".join(told)
-
-
-def _memory(memory: StepMemoryInfo) -> str:
-    held, peak = memory.allocated_bytes, memory.peak_bytes
-    if held is None or held.p50 is None:
-        return ""
-    words = {"BALANCED": "steady: "}
-    told = words.get(memory.diagnosis or "", f"{clean(memory.diagnosis).lower()}: " if memory.diagnosis else "")
-    told += f"{units.size(held.p50)} held"
-    most = peak.max if peak and peak.max is not None else held.max
-    if most is not None:
-        told += f", {units.size(most)} peak"
-    if memory.capacity_bytes:
-        told += f" of {units.size(memory.capacity_bytes)}"
-    return told + (" (process)" if memory.source == "rss" else "")
-
-
-def _also(report: Report) -> str:
-    run = report.run
-    told = []
-    if run.startup_s is not None:
-        told.append(f"startup {seconds(run.startup_s)}")
-    if run.warmup_steps:
-        took = f" ({seconds(run.warmup_s)})" if run.warmup_s is not None else ""
-        told.append(f"{plural(run.warmup_steps, 'warm-up step')}{took}")
-    events = of_any_rank([event for event in report.events if event.kind not in DEATHS])
-    told += [event_in_words(event) for event in events[:_MAX_EVENTS]]
-    if len(events) > _MAX_EVENTS:
-        told.append(f"{plural(len(events) - _MAX_EVENTS, 'further kind')} of events in the JSON")
-    if run.failed_steps and not any(event.kind == FAILED for event in report.events):
-        told.append(plural(run.failed_steps, "failed step"))
-    if run.halted_steps:
-        told.append(f"{plural(run.halted_steps, 'step')} left out: stopped or in a debugger")
-    waited_pct = report.process.waited_for_core_pct
-    if waited_pct is not None and waited_pct >= _WAIT_PCT:
-        who = "a rank " if run.world_size > 1 else ""
-        told.append(f"{who}waited for a core {units.percent(waited_pct / 100)} of the time")
-    if report.overhead is not None:
-        told.append(f"tracing {units.percent(report.overhead.pct / 100)}")
-    return " · ".join(told)
-
-
-def _notes(report: Report) -> Iterator[str]:
-    cover = report.coverage
-    notes = [clean(note) for note in cover.notes]
-    for fault in cover.faults:
-        off = "; switched off" if fault.off else ""
-        error = f": {clean(fault.error)}" if fault.error else ""
-        notes.append(f"a fault of TraceML in {clean(fault.hook)}, {units.count(fault.count)} times{off}{error}")
-    yield from notes[:_MAX_NOTES]
-    if len(notes) > _MAX_NOTES:
-        yield f"{plural(len(notes) - _MAX_NOTES, 'further note')} in the JSON"

@@ -13,6 +13,8 @@ _ELLIPSIS: Final = "…"
 _TIED: Final = "\N{NO-BREAK SPACE}"
 #: A blank that a line must not break at: between a number and its unit, and inside `2 min 58 s`.
 _TIE: Final = re.compile(r"(?<=\d) (?=(?:ms|s|min|h|%|B|[KMG]iB)\b|%)|(?<=\d min) (?=\d)|(?<=\d h) (?=\d)")
+#: Latin, arrows, lines, blocks and braille, all of them one column wide: what nearly every text of ours is made of.
+_NARROW: Final = re.compile("[ -~\u00a0-\u00ac\u00ae-\u00ff\u2010-\u2027\u2190-\u21ff\u2500-\u259f\u2800-\u28ff]+\\Z")
 _ASCII: Final = {
     "·": "|",
     "…": "~",
@@ -41,7 +43,7 @@ def printable(text: str) -> str:
 
 def width_of(text: str) -> int:
     """The columns a text takes in a terminal: wide characters two, combining ones none."""
-    return len(text) if text.isascii() else sum(map(_width, text))
+    return len(text) if text.isascii() or _NARROW.match(text) else sum(map(_width, text))
 
 
 @lru_cache(maxsize=4096)  # the panel measures some 3,000 characters a draw, most of them the same
