@@ -62,14 +62,14 @@ def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     Next: fits the phase: its loader, its batches, its device, or what only this rank does between the steps.
     """
     late = late_rank(facts, limits)
-    if late is None or late.coverage < limits.excess_coverage:
+    if late is None or late.coverage < limits.excess_coverage or _core_wait(late, facts, limits):
         return None
     impact = impact_of(late.cost, drift_ns(late.whole))
     return Finding(
         diagnosis="STRAGGLER",
         severity=severity_of(impact, late.judged, limits),
         summary=_summary(late, impact),
-        why=_why(late) + core_wait_note(facts, late.rank, late.excess_ns[late.phase] / late.cost.steps_a_unit, limits),
+        why=_why(late),
         next=advice_for(facts, late.rank, late.phase),
         rule=rule_text(straggler),
         evidence=_evidence(late, limits),
@@ -80,24 +80,31 @@ def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
 
 
 def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
-    """One rank is slower in every phase: as a straggler, but no phase has 60 % of what it does more than the others.
+    """One rank is slower: as a straggler, but not in one phase by 60 % of what it does more, or it waited for a core.
 
     It is no cause that this script holds: most likely its core or its device is busy with something else, or slower.
 
     Next: look at what else runs on the core or the device of this rank.
     """
     late = late_rank(facts, limits)
-    if late is None or not late.excess_ns or late.coverage >= limits.excess_coverage:
+    if late is None or not late.excess_ns:
+        return None
+    waits = _core_wait(late, facts, limits)
+    if late.coverage >= limits.excess_coverage and not waits:
         return None
     impact = impact_of(late.cost, drift_ns(late.whole))
+    where = (
+        "in every phase"
+        if late.coverage < limits.excess_coverage
+        else _PLACES.get(late.phase, f"in {label(late.phase)}")
+    )
     named = list(late.excess_ns.items())[:_NUM_NAMED]
     more = ", ".join(f"{units.clean(label(name))} {units.duration(ns / late.cost.steps_a_unit)}" for name, ns in named)
     return Finding(
         diagnosis="SLOW_RANK",
         severity=INFO,
-        summary=f"Rank {late.rank} is slower in every phase: {units.duration(impact.ms * NS_PER_MS)} of each step.",
-        why=f"more than the others' median: {more}; {_last_in_words(late)}"
-        + core_wait_note(facts, late.rank, sum(late.excess_ns.values()) / late.cost.steps_a_unit, limits),
+        summary=f"Rank {late.rank} is slower {where}: {units.duration(impact.ms * NS_PER_MS)} of each step.",
+        why=f"more than the others' median: {more}; {_last_in_words(late)}{waits}",
         next=f"see what else runs on the core or device of rank {late.rank}, and whether it is slower itself",
         rule=rule_text(slow_rank),
         evidence=_evidence(late, limits),
@@ -105,6 +112,10 @@ def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         phases=tuple(name for name, _ in named),
         impact=impact,
     )
+
+
+def _core_wait(late: Late, facts: Facts, limits: Thresholds) -> str:
+    return core_wait_note(facts, late.rank, sum(late.excess_ns.values()) / late.cost.steps_a_unit, limits)
 
 
 def late_rank(facts: Facts, limits: Thresholds) -> Optional[Late]:
