@@ -8,6 +8,7 @@ TORCH_PIP ?=
 REPEAT ?= 5
 # tests that run at the same time; most of them sleep
 JOBS ?= 3
+WAITING_JOBS ?= 4
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,7 +30,7 @@ test: unit processes ## the unit tests, then those with real processes
 
 check: lint types unit processes ## what CI runs: format, lint, types, floors, all tests, each scenario once, Python 3.9
 	$(BIN)/python -m pytest -q -n 2 tests/scenarios
-	$(BIN)/python -m pytest -q -n 2 tests/trainings/test_trainings.py tests/trainings/test_faults.py
+	$(BIN)/python -m pytest -q -n 2 tests/trainings/test_trainings.py
 	@bash .ci/python39
 
 pictures: $(VENV)/.stamp-dev ## draws the README's pictures anew, from two real runs of examples/train.py; 1 min or so
@@ -69,9 +70,8 @@ types: $(VENV)/.stamp-dev ## mypy, strict
 unit: $(VENV)/.stamp-dev ## the unit tests
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit
 
-processes: $(VENV)/.stamp-dev ## the tests with real processes
-	@bash .ci/tmux
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not ranks" tests/processes
+processes: $(VENV)/.stamp-dev ## the tests with real processes, without those that `make ranks` and `make terminal` run
+	$(BIN)/python -m pytest -q -n $(WAITING_JOBS) -m "not ranks and not terminal" tests/processes
 
 terminal: $(VENV)/.stamp-dev ## both views in drawn terminals and in tmux, which is installed where it is missing
 	@bash .ci/tmux

@@ -21,7 +21,7 @@ from tests.processes import running, terminal, tmux
 from tests.processes.terminal import Terminal, traceml
 from tests.unit.views.terminal.scenes import run_folder
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.terminal]  # `make terminal`: too long for every change
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.py"
 TRAINING = str(running.RING_TRAINING)
 PRINTING = """

@@ -26,10 +26,9 @@ TRAINING = f'"{sys.executable}" "{running.SCRIPTS / "training.py"}"'
     [
         (f"{TRAINING} end; exit 3", 3, ("completed", "end", 0, 40), "ended with exit code 3"),
         (f"{TRAINING} end; kill -TERM $$", 143, ("completed", "end", 0, 40), "was killed by SIGTERM"),
-        (f"{TRAINING} exit7; true", 0, ("failed", "exit", 7, 40), "ended with exit code 0"),
         (f"{TRAINING} exception; true", 0, ("failed", "exception", 1, 40), "ended with exit code 0"),
         (f"{TRAINING} sigkill; true", 0, ("killed", "signal SIGKILL", 137, 40), "ended with exit code 0"),
-        (f"{TRAINING} exit7", 7, ("failed", "exit", 7, 40), None),
+        (f"{TRAINING} exit7; exit 7", 7, ("failed", "exit", 7, 40), None),
     ],
 )
 def test_a_training_ends_as_it_did_and_the_command_that_ended_otherwise_is_a_note(

@@ -175,13 +175,13 @@ def patched_names() -> list[Any]:
     ]
 
 
-def test_fifty_runs_in_one_process_leave_the_names_as_they_were_and_no_hook_more(tmp_path: Path) -> None:
+def test_twenty_runs_in_one_process_leave_the_names_as_they_were_and_no_hook_more(tmp_path: Path) -> None:
     if VERSION >= (2, 1):
         importlib.import_module("torch._dynamo")  # a name that is compared
 
     model, optimizer = parts()
     before, inside = patched_names(), []
-    for number in range(50):
+    for number in range(20):
         recording = Recording(tmp_path)
         train(model, optimizer, torch_loader(2))
         with trace_step(model):
@@ -189,7 +189,7 @@ def test_fifty_runs_in_one_process_leave_the_names_as_they_were_and_no_hook_more
         found = patched_names()
         inside.append((found[6:8], len(found[9]), len(found[12][0]), len(recording.session.pen.guard.hooks)))
         recording.session.close("shutdown")
-        if number % 10 == 0:
+        if number % 5 == 0:
             assert patched_names() == before
 
     assert patched_names() == before
