@@ -10,6 +10,7 @@ import psutil
 STOPPED: Final = "stopped"
 TRACED: Final = "traced"
 _STATES: Final = {b"T": STOPPED, b"t": TRACED}
+_HEAD_BYTES: Final = 2048  # of the file; both lines are among its first
 _STATUSES: Final = {psutil.STATUS_STOPPED: STOPPED, psutil.STATUS_TRACING_STOP: TRACED}
 
 
@@ -17,17 +18,19 @@ def why_halted(pid: int, proc: Path = Path("/proc")) -> str:
     """Why a process stands still at this moment: "stopped" (SIGSTOP, Ctrl-Z), "traced" (gdb, strace), or nothing.
 
     A process that is traced and runs is "traced", too: its tracer takes its time at every system call or breakpoint.
-    About 0.05 ms where there is a /proc.
+    About 0.03 ms where there is a /proc.
     """
     try:
-        state = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0]
-        if state in _STATES:
-            return _STATES[state]
-        status = (proc / str(pid) / "status").read_bytes()
-        tracer = status.partition(b"TracerPid:")[2].split(None, 1)[:1]
-    except (OSError, IndexError):
+        with open(f"{proc}/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123  # five times a second and rank
+            status = file.read(_HEAD_BYTES)
+    except OSError:
         return "" if proc.is_dir() else _ask(pid)
-    return TRACED if tracer not in ([], [b"0"]) else ""
+    state = _STATES.get(_word_behind(b"\nState:", status), "")
+    return state or (TRACED if _word_behind(b"\nTracerPid:", status) not in (b"", b"0") else "")
+
+
+def _word_behind(key: bytes, status: bytes) -> bytes:
+    return b"".join(status.partition(key)[2].split(None, 1)[:1])
 
 
 def _ask(pid: int) -> str:
