@@ -51,6 +51,14 @@ def test_argv_path_main_flags_finders_pickles_and_a_spawned_child_are_those_of_a
     assert result.code == 0
 
 
+def test_the_traceback_of_a_ctrl_c_while_a_batch_is_made_is_that_of_a_bare_run(tmp_path: Path) -> None:
+    alone = bare(tmp_path, RAISING, "ctrl-c")
+    result = running.run(tmp_path, RAISING, "ctrl-c")
+
+    assert "KeyboardInterrupt" in alone.stderr
+    assert normal(result.stderr).startswith(normal(alone.stderr))
+
+
 @pytest.mark.parametrize(
     ("where", "how"),
     [("forward", ""), ("forward", "traced"), ("backward", ""), ("loader", "traced"), ("worker", ""), ("optimizer", "")],

@@ -41,6 +41,8 @@ class Data(torch.utils.data.Dataset[Any]):  # type: ignore[misc]
     def __getitem__(self, at: int) -> Any:
         if WHERE in ("loader", "worker") and at == 5:
             raise ValueError("in the dataset")
+        if WHERE == "ctrl-c" and at == 5:
+            raise KeyboardInterrupt
         return torch.ones(2) * at
 
 

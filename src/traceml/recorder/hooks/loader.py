@@ -230,7 +230,7 @@ def _make_next(  # noqa: C901  # one hot path
         try:
             batch = real(self)
             code = _CLOSE
-        except Exception as error:
+        except BaseException as error:
             if not isinstance(error, StopIteration):
                 conceal()
             raise
