@@ -205,6 +205,45 @@ def test_the_newest_running_run_comes_first_else_the_newest(attach: Attach, tmp_
     wait(newest, "newest · ", KEYS)
 
 
+def test_a_terminal_that_terminfo_does_not_know_is_none(attach: Attach, tmp_path: Path) -> None:
+    run_folder(tmp_path / "logs" / "one")
+    seen = attach(tmp_path, environ=terminal.environment(TERM="nonsense"))
+
+    assert seen.finish() == 2
+    assert "`traceml view logs/one` prints the card." in read(seen)
+    assert b"\x1b" not in seen.raw
+
+
+HOSTILE = """
+from pathlib import Path
+Path(__file__).with_suffix(".executed").write_text(__name__)
+raise SystemExit("the wrong module")
+"""
+SHADOWED = ("tty", "rich", "json", "textual", "pygments", "sqlite3", "curses")
+
+
+@pytest.mark.parametrize("command", [running.COMMAND, (sys.executable, "-m", "traceml")])
+def test_no_module_beside_the_script_is_executed_by_the_full_view_attach_or_the_collector(
+    attach: Attach, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    for name in SHADOWED:
+        (tmp_path / f"{name}.py").write_text(HOSTILE)
+    lines = PRINTING.replace(
+        "import sys, time", "import sys\ndel sys.path[0]\nimport time"
+    )  # itself it shall not meet them
+    (tmp_path / "script.py").write_text(lines)
+    full = Terminal([*command, "run", "--view=full", "script.py"], cwd=tmp_path)
+    assert full.until(lambda: KEYS in read(full)), full.everything
+    assert full.finish() == 7
+    attached = Terminal([*command, "attach"], cwd=tmp_path)
+    assert attached.until(lambda: KEYS in read(attached)), attached.everything
+    attached.type(b"q")
+
+    assert attached.finish() == 0
+    assert list(tmp_path.glob("*.executed")) == []
+    assert "failed with exit code 7" in full.everything
+
+
 @pytest.mark.terminal
 @pytest.mark.skipif(not tmux.IS_THERE, reason="no tmux here")
 def test_the_full_view_covers_the_inline_one_and_gives_way_to_it(tmp_path: Path) -> None:

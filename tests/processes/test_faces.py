@@ -49,6 +49,7 @@ ROWS: dict[str, Row] = {
     "stdout is a pipe (`| tee`)": (_stdout_is_a_pipe, {}, (), "[True, False, True]"),
     "TERM=dumb": (_nothing, {"TERM": "dumb"}, (), "[True, True, True]"),
     "no TERM": (_nothing, {"TERM": ""}, (), "[True, True, True]"),
+    "a TERM that terminfo does not know": (_nothing, {"TERM": "nonsense"}, (), "[True, True, True]"),
     "CI": (_nothing, {"CI": "true"}, (), "[True, True, True]"),
     "--mode=summary": (_nothing, {}, ("--mode=summary",), "[True, True, True]"),
     "--view=plain": (_nothing, {}, ("--view=plain",), "[True, True, True]"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from pathlib import Path
 from typing import Iterator
 
@@ -146,6 +147,41 @@ def test_vim_has_the_whole_screen(shell: Tmux, tmp_path: Path) -> None:
 
     assert text.read_text() == "new a word\n"
     assert shell.flag("alternate_on") == "0"
+
+
+def test_vim_scrolls_in_all_rows_shows_its_commands_output_and_leaves_the_earlier_lines(
+    shell: Tmux, tmp_path: Path
+) -> None:
+    (tmp_path / "text").write_text("".join(f"row {number} of the file\n" for number in range(300)))
+    shell.resize(30, 100)  # 19 above the panel, and vim's first region is of those
+    shell.command(run("--", "sh", "-c", "seq -f 'line %g' 12; read go; vim -u NONE -N text; echo back; sleep 30"))
+    shell.wait_for_line("line 12")
+    shell.wait_for_line(RULE)
+    shell.type("go", "Enter")
+    rows = shell.wait_for(lambda text: "row 28 of" in text).splitlines()
+    assert rows[:29] == [f"row {number} of the file" for number in range(29)]
+    shell.type("C-e")  # a line up: scrolled, not drawn
+    rows = shell.wait_for(lambda text: text.startswith("row 1 of") and "row 29 of" in text).splitlines()
+    assert rows[:29] == [f"row {number} of the file" for number in range(1, 30)]
+    shell.type("G")
+    rows = shell.wait_for(lambda text: "row 299 of" in text).splitlines()
+    assert rows[:29] == [f"row {number} of the file" for number in range(271, 300)]
+    shell.type(":!echo said $((6 * 7))", "Enter")
+    shell.wait_for_line("Press ENTER")
+    time.sleep(1.5)  # as long as a person looks at it
+    shell.wait_for_line("said 42")
+    shell.type("Enter")
+    shell.wait_for(lambda text: "row 299 of" in text and "row 271 of" in text)
+    shell.type(":q", "Enter")
+    shell.wait_for_line("back")
+    shell.wait_for_line(RULE)
+
+    lines = [line for line in shell.screen().splitlines() if line.startswith("line ")]
+    assert lines == [f"line {number}" for number in range(1, 13)]
+    assert shell.flag("scroll_region_lower") == "18"
+    shell.type("C-c")
+    shell.wait_for(lambda text: text.rstrip().endswith("sh-prompt>"))
+    assert shell.flag("scroll_region_lower") == "29"
 
 
 def test_ctrl_c_stops_a_loop_of_the_shell_too(shell: Tmux) -> None:

@@ -11,6 +11,7 @@ from traceml import settings
 from traceml.cli.speaking import tell
 from traceml.cli.view import find_run, finished_report, run_names
 from traceml.errors import RunError, UsageError
+from traceml.launch.face import is_dumb, is_known
 from traceml.launch.terminal.asking import ask_background
 from traceml.launch.terminal.keys import colours_of
 from traceml.report.run import Run, open_run
@@ -80,7 +81,8 @@ def refuse_without_terminal(run: Run, environ: Mapping[str, str]) -> None:
     Raises:
         UsageError: `no-terminal`.
     """
-    if _is_terminal(0) and _is_terminal(1) and environ.get("TERM", "dumb") not in ("", "dumb"):
+    term = environ.get("TERM", "")
+    if _is_terminal(0) and _is_terminal(1) and not is_dumb(term) and is_known(term):
         return
     message = (
         f"attach: stdin and stdout are no terminal that can be drawn on. `traceml view {run.folder}` prints the card."

@@ -15,6 +15,7 @@ from traceml.errors import CommandError
 from traceml.launch.collector import Keeper
 from traceml.launch.command import closed_by, command_of, environment_of
 from traceml.launch.face import Face, choose_face, look_around
+from traceml.launch.isolated import SCREEN_MODULES, isolated
 from traceml.launch.last_words import last_words
 from traceml.launch.output import log_name
 from traceml.launch.place import Place, discard, prepare_run
@@ -114,7 +115,7 @@ def _view_of(face: Face, chosen: Settings, place: Place, keeper: Keeper, show: C
         title = _title(place, is_ascii=is_ascii)
         try:
             if face is Face.FULL:
-                cover = (sys.executable, "-m", "traceml", "attach", str(place.folder))
+                cover = isolated("traceml.cli.__main__", "attach", str(place.folder), needs=SCREEN_MODULES)
                 return Covered(keeper, log=log, title=title, environ=os.environ, is_ascii=is_ascii, cover=cover)
             return Inline(keeper, log=log, title=title, environ=os.environ, is_ascii=is_ascii)
         except OSError as error:

@@ -6,13 +6,12 @@ import atexit
 import json
 import os
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
-import traceml
+from traceml.launch.isolated import isolated
 from traceml.wire import panel
 from traceml.wire.manifest import read_manifest
 from traceml.wire.node import read_node
@@ -27,20 +26,6 @@ _MAX_PENDING: Final = 2  # a question after a resize need not wait for the answe
 _LOOK_S: Final = 0.01
 _alone: dict[Path, subprocess.Popen[bytes]] = {}
 _MODULES: Final = ("psutil", "pynvml")
-
-# Isolated (-I): neither PYTHONPATH nor the folder of the user's script can shadow a module of ours or of the standard
-# library. The folders that hold traceml and what it needs come last, so that a json.py beside them harms nobody; only
-# `import traceml` itself looks there first, and finds this very package.
-_BOOTSTRAP: Final = """\
-import sys, typing
-home, *others = sys.argv.pop(1).split(chr(10))
-sys.path.insert(0, home)
-import traceml
-sys.path.remove(home)
-sys.path += [p for p in (home, *others) if p not in sys.path]
-from traceml.cli.node import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 class _Detached(subprocess.Popen[bytes]):
@@ -105,7 +90,7 @@ def _start(folder: Path, *, pipe: bool, held: tuple[int, ...] = ()) -> subproces
     output = os.open(log, flags, 0o600)
     try:
         return _Detached(  # our own interpreter, our own module
-            _command(folder),
+            isolated("traceml.cli.node", "--run", str(folder.absolute()), needs=_MODULES),
             stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
             stdout=subprocess.PIPE if pipe else output,
             stderr=output,
@@ -116,25 +101,6 @@ def _start(folder: Path, *, pipe: bool, held: tuple[int, ...] = ()) -> subproces
         )
     finally:
         os.close(output)
-
-
-def _command(folder: Path) -> list[str]:
-    paths = "\n".join(dict.fromkeys(_package_parents()))
-    return [sys.executable, "-I", "-c", _BOOTSTRAP, paths, "--run", str(folder.absolute())]
-
-
-def _package_parents() -> list[str]:
-    """The folders in which traceml and what its collector imports are found, without importing them."""
-    package = traceml.__file__
-    assert package is not None
-    parents = [str(Path(package).absolute().parent.parent)]
-    for name in _MODULES:
-        for entry in filter(None, sys.path):
-            found = Path(entry)
-            if (found / name).is_dir() or (found / f"{name}.py").is_file():
-                parents.append(str(found.absolute()))
-                break
-    return parents
 
 
 class Answer(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Final, Mapping
 MIN_ROWS: Final = 9  # five for the script, four for the smallest panel
 MIN_COLUMNS: Final = 20
 _DUMB: Final = ("", "dumb", "unknown")
+_COMMON: Final = "xterm"  # every terminfo has it
 _NO: Final = ("", "0", "false", "no")
 
 
@@ -31,6 +32,7 @@ class Surroundings:
     is_one_terminal: bool  # stdin and stdout are the same one
     is_foreground: bool  # in raw mode a background job would be stopped
     term: str
+    has_known_term: bool  # terminfo has an entry for it
     has_ci: bool
     rows: int
     columns: int
@@ -39,7 +41,7 @@ class Surroundings:
     def can_draw(self) -> bool:
         """Whether a panel can be drawn, and keys be passed on."""
         has_terminal = self.stdin_is_terminal and self.stdout_is_terminal and self.is_one_terminal
-        is_plain = self.has_ci or self.term in _DUMB
+        is_plain = self.has_ci or is_dumb(self.term) or not self.has_known_term
         return has_terminal and self.is_foreground and not is_plain and self.has_room
 
     @property
@@ -67,16 +69,38 @@ def choose_face(*, mode: str, view: str, around: Surroundings) -> Face:
 def look_around(environ: Mapping[str, str]) -> Surroundings:
     """What there is at descriptors 0 and 1, and in the environment."""
     rows, columns = _size()
+    term = environ.get("TERM", "")
     return Surroundings(
         stdin_is_terminal=_is_terminal(0),
         stdout_is_terminal=_is_terminal(1),
         is_one_terminal=is_same_terminal(0, 1),
         is_foreground=is_foreground(0),
-        term=environ.get("TERM", ""),
+        term=term,
+        has_known_term=_is_terminal(1) and is_known(term),
         has_ci=environ.get("CI", "").lower() not in _NO,
         rows=rows,
         columns=columns,
     )
+
+
+def is_dumb(term: str) -> bool:
+    """Whether a type of terminal moves no cursor."""
+    return term in _DUMB
+
+
+def is_known(term: str) -> bool:
+    """Whether terminfo has an entry for a type of terminal; yes where there is no terminfo to ask, or an empty one."""
+    try:
+        import curses  # noqa: PLC0415  # it comes with a library that not every Python has
+    except ImportError:
+        return True
+    for name in (term, _COMMON):
+        try:
+            curses.setupterm(name, 1)
+        except (curses.error, ValueError):
+            continue
+        return name == term
+    return True
 
 
 def is_same_terminal(fd: int, other: int) -> bool:

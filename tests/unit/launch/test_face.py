@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,7 @@ WATCHED = Surroundings(
     is_one_terminal=True,
     is_foreground=True,
     term="xterm-256color",
+    has_known_term=True,
     has_ci=False,
     rows=24,
     columns=80,
@@ -29,6 +32,7 @@ NOT_WATCHED: dict[str, dict[str, Any]] = {
     "under nohup": {"stdin_is_terminal": False, "stdout_is_terminal": False, "is_one_terminal": False},
     "TERM=dumb": {"term": "dumb"},
     "no TERM": {"term": ""},
+    "a TERM that terminfo does not know": {"term": "nonsense", "has_known_term": False},
     "CI": {"has_ci": True},
     "8 rows": {"rows": 8},
     "a terminal that does not know its size": {"rows": 0, "columns": 0},
@@ -73,6 +77,23 @@ def test_there_a_view_that_is_asked_for_is_a_plain_line_a_minute(why: str, asked
     around = replace(WATCHED, **NOT_WATCHED[why])
 
     assert choose_face(mode="auto", view=asked, around=around) is Face.PLAIN
+
+
+@pytest.mark.parametrize(("term", "known"), [("xterm", True), ("xterm-256color", True), ("nonsense", False)])
+def test_a_terminal_is_known_by_its_entry_in_terminfo(term: str, known: bool) -> None:
+    pytest.importorskip("curses")
+
+    assert said_by(f"face.is_known({term!r})") == str(known)
+
+
+def test_where_terminfo_knows_nothing_at_all_any_terminal_may_be_one() -> None:
+    assert said_by("setattr(face, '_COMMON', 'nothing either') or face.is_known('nonsense')") == "True"
+
+
+def said_by(expression: str) -> str:
+    """In a process of its own: curses looks up one terminal and no other."""
+    command = [sys.executable, "-c", f"from traceml.launch import face; print({expression})"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_a_view_that_there_is_not_is_refused_with_those_that_there_are() -> None:

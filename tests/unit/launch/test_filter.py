@@ -190,6 +190,60 @@ def test_a_program_on_a_screen_of_its_own_has_it_whole_and_the_panel_comes_back(
     assert seen.region.is_open
 
 
+def test_a_full_screen_program_that_begins_with_the_rows_above_the_panel_scrolls_in_all_of_them() -> None:
+    seen = Watched()  # 16 rows, then 24
+    seen.print(b"\x1b[?1049h\x1b[1;16r\x1b[1;1Hfirst\x1b[16;1Hlast")
+
+    assert seen.screen.margins is None
+
+
+def test_a_full_screen_program_that_knows_its_rows_scrolls_in_those_it_wants() -> None:
+    seen = Watched()
+    seen.print(b"\x1b[?1049h\x1b[1;16r\x1b[999;999H\x1b[1;16r")
+    assert seen.screen.margins is None  # it asks for its size so, and knows nothing yet
+    seen.print(b"\x1b[24;1H~\x1b[1;16r")
+    assert seen.screen.margins == (0, 15)
+    seen.print(b"\x1b[1;24r")
+
+    assert seen.screen.margins is None
+
+
+def test_a_region_of_another_size_goes_when_the_program_is_told_its_rows_and_the_cursor_stays() -> None:
+    seen = Watched()
+    seen.print(b"\x1b[?1049h\x1b[2;15r\x1b[7;3H")
+    assert seen.screen.margins == (1, 14)
+    seen.stream.feed(seen.filter.widen())
+
+    assert seen.screen.margins is None
+    assert (seen.screen.cursor.y, seen.screen.cursor.x) == (6, 2)
+    assert seen.filter.widen() == b""
+
+
+def test_nothing_is_written_into_a_string_of_the_programs() -> None:
+    seen = Watched()
+    seen.print(b"\x1b[?1049h\x1b[2;15r\x1b]0;a tit")
+
+    assert seen.filter.widen() == b""
+
+
+@pytest.mark.parametrize("screen", [47, 1047, 1049])
+def test_a_region_of_a_full_screen_program_does_not_outlive_its_screen(screen: int) -> None:
+    seen = Watched()
+    seen.filter.feed(b"\x1b[?%dh\x1b[24;1H\x1b[2;15r" % screen)
+    left = seen.filter.feed(b"\x1b[?%dl" % screen)
+
+    assert left.index(b"\x1b[r") < left.index(b"\x1b[?%dl" % screen) < left.index(b"\x1b[1;16r")
+
+
+def test_a_stopped_full_screen_program_takes_its_region_along_and_brings_it_back_at_the_same_size() -> None:
+    seen = Watched()
+    seen.filter.feed(b"\x1b[?1049h\x1b[24;1H\x1b[2;15r")
+
+    assert seen.filter.leave() == b"\x1b[r\x1b[?1049l"
+    assert seen.filter.return_(is_resized=False) == b"\x1b[?1049h\x1b[2;15r"
+    assert seen.filter.return_(is_resized=True) == b"\x1b[?1049h"
+
+
 def test_what_the_script_switched_on_is_switched_off_at_the_end_and_nothing_else() -> None:
     seen = Watched()
     seen.print(b"\x1b[?1000;1006h\x1b[?25l\x1b[?2004h\x1b=\x1b(0\x1b[5 q\x1b[?7l\x1b[?2004l")

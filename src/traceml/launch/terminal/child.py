@@ -108,6 +108,14 @@ class Pty:
         assert isinstance(key, bytes)
         return key if modes[_LFLAG] & termios.ISIG and key != b"\0" else None
 
+    @property
+    def is_cooked(self) -> bool:
+        """Whether the script reads lines, as at its start, and no single keys."""
+        try:
+            return bool(termios.tcgetattr(self._slave)[_LFLAG] & termios.ICANON)
+        except termios.error:
+            return True
+
     def send(self, signum: int) -> None:
         """Sends a signal to who has the foreground, and to the script's own group."""
         assert self.process is not None

@@ -61,7 +61,7 @@ class Covered(Inline):
         """Starts the script on its pty, then the cover on the terminal."""
         script = self._pty.start(job.command, job.environ)
         self._has_begun = True
-        self._resize()
+        self._size.tell()
         try:
             self._cover = subprocess.Popen(self._command)  # noqa: S603  # ourselves
         except OSError:
@@ -88,7 +88,7 @@ class Covered(Inline):
             super().signalled(signum)
         elif signum == signal.SIGWINCH:
             self._region.resize(*self._screen.size)
-            self._resize()
+            self._size.tell()
 
     def end(self) -> None:
         """Closes the cover, hands on what was held, and puts everything back."""
@@ -117,7 +117,7 @@ class Covered(Inline):
         question = QUESTION if self._background.is_asked else b""
         self._screen.write(question + self._region.open() + self._filter.feed(held))
         self._wants_draw = True
-        self._resize()
+        self._size.tell()
 
     @staticmethod
     def _close(cover: subprocess.Popen[bytes]) -> None:

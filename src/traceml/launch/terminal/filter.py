@@ -7,6 +7,7 @@ import time
 from typing import Callable, Final, Match, Optional
 
 from traceml.launch.terminal.column import column_behind
+from traceml.launch.terminal.margins import Margins
 from traceml.launch.terminal.modes import ALTERNATE, Modes
 from traceml.launch.terminal.region import Region
 
@@ -24,6 +25,7 @@ _MAX_LINE: Final = 4096
 _PATIENCE_S: Final = 0.3  # for a saved cursor to be restored
 _SYNC_S: Final = 1.0  # terminals do not wait longer for the end of an update
 _ORIGIN, _WIDE = 6, 3
+_RESTORING: Final = 1049  # the one whose end brings the main screen's cursor back
 
 
 class Filter:
@@ -37,7 +39,7 @@ class Filter:
     """
 
     def __init__(self, region: Region, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.modes = Modes()
+        self.modes, self._margins = Modes(), Margins()
         self.wants_redraw = False  # something may have erased the panel; whoever draws it sets this back
         self._region, self._clock = region, clock
         self._tail = b""
@@ -75,6 +77,25 @@ class Filter:
         """What was held back, at the end of the output."""
         tail, self._tail = self._tail, b""
         return tail
+
+    def widen(self) -> bytes:
+        """The program's own screen has another size: it scrolls in all of it, as on a terminal that is resized."""
+        is_possible = self.modes.alternate and self._string is None
+        return self._margins.widen(is_cursor_kept=True) if is_possible else b""
+
+    def leave(self) -> bytes:
+        """To the main screen, whose whole height scrolls; `return_` goes back."""
+        if not self.modes.alternate:
+            return b""
+        return (b"\x1b[r" if self._margins.again else b"") + b"\x1b[?%dl" % self.modes.alternate
+
+    def return_(self, *, is_resized: bool) -> bytes:
+        """To the program's own screen, and to its region where the terminal has its size still."""
+        if not self.modes.alternate:
+            return b""
+        if is_resized:
+            self._margins.forget()
+        return b"\x1b[?%dh" % self.modes.alternate + self._margins.again
 
     @property
     def is_between(self) -> bool:
@@ -164,6 +185,7 @@ class Filter:
         """A full reset would take the region along: everything that it does for the script, without that."""
         if not self._region.is_open or self.modes.alternate:
             self.modes = Modes()
+            self._margins.forget()
             return whole
         undo = self.modes.undo()
         self.modes, self._saved_at, self.wants_redraw = Modes(), None, True
@@ -178,8 +200,19 @@ class Filter:
             self._saved_at = None
         elif final == b" q":
             self.modes.other("cursor", b"\x1b[0 q", on=parameters not in (b"", b"0"))
-        elif self._region.is_open and not self.modes.alternate:
+        elif self.modes.alternate:
+            return self._on_other_screen(whole, parameters, final)
+        elif self._region.is_open:
             return self._on_main_screen(whole, parameters, final)
+        return whole
+
+    def _on_other_screen(self, whole: bytes, parameters: bytes, final: bytes) -> bytes:
+        if final in (b"H", b"f", b"d"):
+            self._margins.address(parameters, rows=self._region.rows)
+        elif final == b"r" and not parameters.startswith(b"?"):
+            return self._margins.take(parameters, rows=self._region.rows)
+        elif final == b"!p":
+            self._margins.forget()
         return whole
 
     def _on_main_screen(self, whole: bytes, parameters: bytes, final: bytes) -> bytes:
@@ -210,9 +243,10 @@ class Filter:
             if number in (_ORIGIN, _WIDE) and self._region.is_open:
                 continue  # rows counted from the region's first one; clears the screen and resets the region
             if number in ALTERNATE and on and not self.modes.alternate:
+                self._margins.enter(old_rows=self._region.script_rows if self._region.is_open else 0)
                 before = self._region.close()
             elif number in ALTERNATE and not on and self.modes.alternate:
-                after = self._region.open()
+                before, after = self._margins.widen(is_cursor_kept=number != _RESTORING), self._region.open()
                 self.wants_redraw = True
             if number == 1048:  # noqa: PLR2004  # saves and restores the cursor
                 self._saved_at = self._clock() if on else None

@@ -16,6 +16,7 @@ from traceml.launch.terminal.keys import QUESTION, Background, colours_of
 from traceml.launch.terminal.panel import ASK_S, Panel
 from traceml.launch.terminal.region import FAREWELL, Region
 from traceml.launch.terminal.screen import MAX_PENDING, Screen
+from traceml.launch.terminal.size import Size
 from traceml.schema.panel import PanelRequest
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _SOON_S: Final = 2.0  # who has not answered by then never will
 _STREAM_S: Final = 0.02  # output that follows so soon is a stream: nobody reads each line as it comes
 _PAUSE_S: Final = 0.01  # then so much is let come together; a turn for each line would cost more than the line
 _FEW: Final = 12 << 10  # bytes in a read; at twice as many the pty would be full before the pause is over
-_NUDGES_S: Final = (0.1, 0.5, 1.5)
 _MAX_LEFT: Final = 1 << 18  # bytes that an ended script can have left; more is a daemon of its
 _TO_COLUMN: Final = b"\x1b[%dG"
 
@@ -62,6 +62,7 @@ class Inline:
         except OSError:
             self._screen.close()
             raise
+        self._size = Size(self._pty, self._region)
         self._filter = Filter(self._region)
         self._panel = Panel(keeper, title=title)
         self._background = Background(environ)
@@ -71,7 +72,6 @@ class Inline:
         self._typed = b""  # keys that the script's input had no room for
         self._carriage = b""  # a carriage return whose newline may follow
         self._began_at = self._copied_at = self._paused_until = 0.0
-        self._nudges: list[float] = []  # when a full-screen program is told its size again
         self._wants_draw = False
         self._drawn_at = 0.0
         self._full_since: Optional[float] = None  # the cursor stands behind the last column
@@ -129,8 +129,8 @@ class Inline:
         now = time.monotonic()
         if self._paused_until > now:
             return self._paused_until - now
-        if self._nudges:
-            return min(_RETRY_S, max(0.0, self._nudges[0] - now))
+        if self._size.left_s is not None:
+            return self._size.left_s
         if self._is_away:
             return ASK_S
         if not self._region.num_rows:
@@ -143,9 +143,7 @@ class Inline:
             self._come_back()
         if self._screen.fd in readable:
             self._take_keys(self._screen.keys())
-        if self._nudges and time.monotonic() >= self._nudges[0]:
-            del self._nudges[0]
-            self._pty.send(signal.SIGWINCH)
+        self._size.turn()
         self._type(b"")
         self._screen.send()
         if self._pty.master in readable:
@@ -165,6 +163,7 @@ class Inline:
         elif signum == signal.SIGCONT:
             self._come_back()
         else:
+            self._screen.write(b"" if self._is_away else self._filter.widen())
             self._lay_out()
 
     def pass_on(self, signum: int, *, whole_group: bool) -> None:
@@ -229,9 +228,15 @@ class Inline:
             passed = data
         self._screen.write(passed)
         if bool(was_alternate) != bool(self._filter.modes.alternate):
-            self._resize()
-            self._nudge()
+            self._change_screen()
         return len(data)
+
+    def _change_screen(self) -> None:
+        if self._filter.modes.alternate:
+            self._screen.write(self._filter.widen())
+            self._size.enter()
+        else:
+            self._size.leave()
 
     def _keep(self, data: bytes) -> None:
         """The log has newlines as the script wrote them; the pty put a carriage return before each."""
@@ -323,7 +328,7 @@ class Inline:
         self._has_failed = True
         self._note = f"TraceML: the panel was given up ({type(error).__name__}: {error})."
         self._screen.write(self._region.give_up())
-        self._resize()
+        self._size.tell()
 
     def _lay_out(self) -> None:
         """The terminal's size may be another one."""
@@ -333,28 +338,16 @@ class Inline:
             self._region.give_up()
         opening = b"" if self._filter.modes.alternate or self._is_away else self._region.open()
         self._screen.write(closing + opening)
-        self._resize()
+        self._size.tell()
         self._wants_draw = self._filter.wants_redraw = True
         self._drawn_at = 0.0
         if self._region.num_rows:
             self._panel.ask(self._request())
             self._draw()
 
-    def _resize(self) -> None:
-        """The script has the rows above the panel; on a screen of its own, or without a panel, all."""
-        rows = self._region.script_rows if self._region.is_open else self._region.rows
-        self._pty.resize(rows, self._region.columns)
-
-    def _nudge(self) -> None:
-        """A full-screen program that has just drawn may miss that its size is new: less does, before it reads keys."""
-        now = time.monotonic()
-        self._nudges = [now + after_s for after_s in _NUDGES_S] if self._filter.modes.alternate else []
-
     def _leave(self) -> bytes:
         """What gives the terminal back."""
-        modes = self._filter.modes
-        main = b"\x1b[?%dl" % modes.alternate if modes.alternate else b""
-        return main + self._region.close() + modes.undo()
+        return self._filter.leave() + self._region.close() + self._filter.modes.undo()
 
     # -- stopping and going on ----------------------------------------------------------------------------------------
 
@@ -378,12 +371,13 @@ class Inline:
         self._is_away = not self._screen.is_ours
         if not self._is_away:
             self._screen.raw()
-            modes = self._filter.modes
-            again = b"\x1b[?%dh" % modes.alternate if modes.alternate and self._is_stopped else b""
-            self._screen.write(again + modes.redo())
+            is_resized = self._screen.size != (self._region.rows, self._region.columns)
+            again = self._filter.return_(is_resized=is_resized) if self._is_stopped else b""
+            self._screen.write(again + self._filter.modes.redo())
         self._panel.wake()
         self._lay_out()
         if self._is_stopped:
             self._is_stopped = False
             self._pty.send(signal.SIGCONT)
-            self._nudge()
+            if self._filter.modes.alternate:
+                self._size.nudge()
