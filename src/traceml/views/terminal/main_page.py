@@ -22,6 +22,8 @@ _OUTPUT_SHARE: Final = 3  # of the rows the output gets a third
 _BAR_LABEL: Final = 11
 _HEIGHTS: Final = (6, 5, 4, 3, 1)  # of a curve; two rows of braille say less than one of blocks
 _MAX_EVENTS: Final = 6
+_MAX_LISTED: Final = 5  # phases below one another
+_PART_LABEL: Final = 14
 _MAX_RANKS: Final = 8  # of the heat map beside the curves
 
 
@@ -96,20 +98,21 @@ def _middle(page: _Page, height: int) -> list[Block]:
 
 def _period(report: Report, width: int, *, is_narrow: bool, is_ascii: bool) -> list[Block]:
     """The period as a bar with its legend; where that has no room, the largest phases below one another."""
-    parts = bar.parts_of(report.step_time)
+    named = bar.blamed(report)
+    parts = bar.parts_of(report.step_time, named=named)
     mean = report.step_time.period_ms.mean
     if not parts or mean is None:
         return []
     if is_narrow:
         drawn = [[(" ", PLAIN), *bar.bar(parts, width - 2, is_ascii=is_ascii)]]
-        largest = sorted(parts, key=lambda part: -part.pct)[:5]
+        largest = sorted(parts, key=lambda part: (part.phase not in named, -part.pct))[:_MAX_LISTED]
         listed = [_part(part, report, is_ascii=is_ascii) for part in parts if part in largest]
         return [Block(drawn, 1), *(Block([row], 5) for row in listed)]
     before = f"  {millis(mean):<{_BAR_LABEL - 2}}"
     room = width - len(before) - 1
-    parts = bar.folded(parts, room)
+    parts = bar.folded(parts, room, kept=named)
     drawn = [[(before, PLAIN), *bar.bar(parts, room, is_ascii=is_ascii)]]
-    legend: Row = [(" " * len(before), PLAIN), *bar.legend(parts, room, is_ascii=is_ascii)]
+    legend: Row = [(" " * len(before), PLAIN), *bar.legend(parts, room, is_ascii=is_ascii, kept=named)]
     return [Block([[]], 8), Block(drawn, 1), Block([legend], 2)]
 
 
@@ -117,7 +120,8 @@ def _part(part: bar.Part, report: Report, *, is_ascii: bool) -> Row:
     sign = sign_of(part.phase)
     mean = report.step_time.period_ms.mean or 0.0
     share = units.percent(part.ms / mean) if mean else ""
-    name = cells.pad(cells.fit(part.label, 14), 14)
+    label = part.label if cells.width_of(part.label) <= _PART_LABEL else bar.SHORT.get(part.phase, part.label)
+    name = cells.pad(cells.fit(label, _PART_LABEL), _PART_LABEL)
     glyph = sign.ascii if is_ascii else sign.block
     return [(" ", PLAIN), (glyph, Style(sign.ink)), (f" {name}{millis(part.ms):>10}{share:>8}", PLAIN)]
 
@@ -166,8 +170,11 @@ def _right(page: _Page, width: int) -> list[Block]:
     for metric in list(scene.heat)[:1]:
         drawn = pages.map_rows(scene, metric, width, _MAX_RANKS, is_ascii=page.is_ascii)
         blocks += [Block([pages.map_rule(scene, metric, width), *drawn], 3)] if drawn else []
-    table = tables.phase_rows(report, is_ascii=page.is_ascii)
-    title = "phases, ms: median and worst rank" if report.step_time.ranks.phases else "phases, ms a step"
-    blocks += [Block([tables.rule(title, width), *([("  ", PLAIN), *row] for row in table)], 3)] if table else []
+    table = tables.phase_rows(report, width - 2, is_ascii=page.is_ascii)
+    blocks += (
+        [Block([tables.rule(tables.phase_title(report), width), *([("  ", PLAIN), *row] for row in table)], 3)]
+        if table
+        else []
+    )
     facts = _facts(page._replace(width=width), most_rows=4)
     return [*blocks, Block([tables.rule("host and run", width)], 3), *facts] if facts else blocks

@@ -110,6 +110,18 @@ def test_the_hint_falls_away_whole_where_there_is_no_room() -> None:
     assert {len(rule) for rule in rules} == set(range(39, 139))
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_before_the_first_step_there_is_no_curve_even_where_memory_was_read(size: str) -> None:
+    report, moment = seen("first")
+    memory = {"allocated": Series("allocated", "bytes", {0: (Point(1, 1, 3.3e9, 3.3e9, 3.3e9),) * 3})}
+    columns, num_rows = SIZES[size]
+
+    rows = [plain(row) for row in panel(PanelRequest(columns, num_rows), report, memory, moment)]
+
+    assert any("waiting for the first step" in row for row in rows)
+    assert [row for row in rows if set(row) & set("▁▂▃▄▅▆▇█")] == []
+
+
 def test_what_stopped_coming_keeps_standing_dimmed_with_its_age_in_the_rule() -> None:
     fresh, held = drawn("input_bound", "80x24", colours="true"), drawn("held", "80x24", colours="true")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.views.report_builders import report_of
 from tests.unit.views.terminal.panels import STATES
 from tests.unit.views.terminal.scenes import NOW_S, SIZES, follower, scene_of, sight_of, texts, words
-from traceml.report.contract import EventInfo
+from traceml.report.contract import EventInfo, PhaseRanks, RankRow, RanksInfo
 from traceml.report.series import Point
 from traceml.schema import stalls
 from traceml.views.terminal import sight
@@ -18,6 +18,8 @@ from traceml.views.terminal.graphs import Graph, graph_rows
 from traceml.views.terminal.head import Moment
 from traceml.views.terminal.palette import PLAIN, Style
 from traceml.views.terminal.scene import Asked, Scene
+from traceml.views.terminal.tables import rank_rows
+from traceml.views.text.columns import width_of
 
 LOG = b"".join(b"\x1b[32mINFO\x1b[0m step %d loss=%.4f\n" % (n, 1 / (n + 1)) for n in range(200))
 PAGES = (sight.MAIN, sight.RANKS, sight.SYSTEM, sight.OUTPUT, sight.LAYERS, sight.HELP)
@@ -120,6 +122,15 @@ def test_before_the_first_verdict_it_says_what_is_awaited() -> None:
     assert "INSUFFICIENT" not in words([*waiting, *starting, *nothing])
 
 
+def test_before_the_first_step_the_screen_has_no_curve_even_where_memory_was_read() -> None:
+    memory = {"allocated": tuple(Point(step, step, 3.3e9, 3.3e9, 3.3e9) for step in (1, 2))}
+
+    for width, height in SIZES:
+        rows = texts(sight_of(scene_of("first", curves=memory)), width, height)
+        assert "waiting for the first step" in words(rows)
+        assert [row for row in rows if set(row) & set("▁▂▃▄▅▆▇█⣀⣿")] == []
+
+
 def test_a_hang_and_a_lost_rank_come_before_price_and_advice() -> None:
     hang, lost = texts(sight_of(scene_of("hang")), 80, 24), words(texts(sight_of(scene_of("lost")), 80, 24))
 
@@ -202,3 +213,56 @@ def test_without_blocks_and_braille_everything_is_ascii() -> None:
         rows = texts(sight_of(scene_of("straggler"), is_ascii=True, page=page), 120, 40)
 
         assert [row for row in rows if not row.isascii()] == []
+
+
+HEADS = {"mean", "share", "p95", "max", "median", "worst", "rank", "rank 0", "rank 1"}
+
+
+@pytest.mark.parametrize("state", ["input_bound", "completed", "straggler"])
+def test_the_headings_of_the_phases_are_whole_or_not_there(state: str) -> None:
+    report = scene_of(state).report
+    assert report is not None
+
+    for width in range(100, 221):
+        rows = texts(sight_of(scene_of(state)), width, 45)
+        at = next(at for at, row in enumerate(rows) if "── phases" in row)
+        start = rows[at].index("── phases")
+        assert set(rows[at + 1][start:].split()) <= HEADS
+
+
+@pytest.mark.parametrize("width", range(20, 101, 5))
+def test_the_table_of_ranks_has_whole_columns_at_every_width(width: int) -> None:
+    report = scene_of("straggler").report
+    assert report is not None
+
+    for row in rank_rows(report, width):
+        assert width_of("".join(text for text, _ in row)) <= max(width, 28)
+
+
+def two_ranks() -> Scene:
+    """Rank 1 is late in input, and rank 0 waits for it."""
+    rows = (
+        RankRow(1, 1180, 81.0, {"input": 35.6, "forward": 21.1, "sync": 3.98}, own_ms=77.0),
+        RankRow(0, 1180, 81.0, {"input": 2.1, "forward": 21.0, "sync": 34.3}, own_ms=47.0),
+    )
+    apart = {"input": PhaseRanks(2.1, 35.6, 1), "forward": PhaseRanks(21.0, 21.1, 1), "sync": PhaseRanks(3.98, 34.3, 0)}
+    mean_ms = {"input": 2.1, "forward": 21.0, "backward": 14.9, "sync": 34.3, "optimizer": 3.2}
+    report = report_of(mean_ms=mean_ms, ranks=RanksInfo(0, 1, rows, apart), world_size=2)
+    return Scene(Asked(), report, taken_s=NOW_S)
+
+
+@pytest.mark.parametrize("page", [sight.MAIN, sight.RANKS])
+@pytest.mark.parametrize(("width", "height"), [(100, 30), (120, 40), (200, 50)])
+def test_of_two_ranks_neither_is_the_median(page: str, width: int, height: int) -> None:
+    assert "median" not in words(texts(sight_of(two_ranks(), page=page), width, height))
+
+
+def test_two_ranks_stand_by_their_names_with_the_numbers_of_the_bar() -> None:
+    rows = texts(sight_of(two_ranks()), 120, 40)
+    head = next(row for row in rows if row.split()[-4:] == ["rank", "0", "rank", "1"])
+    waits = next(row for row in rows if "╱ waiting for ranks" in row and row.rstrip().endswith("3.98"))
+
+    assert waits.split()[-2:] == ["34.3", "3.98"]
+    assert waits.index("34.3") + 4 == head.index("rank 0") + 6
+    assert "waiting for ranks 34.3" in next(row for row in rows if "forward 21.0" in row)
+    assert "input 2.10 ms on rank 0, on rank 1 35.6 ms" in words(rows)
