@@ -117,7 +117,7 @@ def bar(parts: Sequence[Part], columns: int, *, is_ascii: bool = False) -> Row:
 
 
 def legend(parts: Sequence[Part], columns: int, *, is_ascii: bool = False, kept: Collection[str] = ()) -> Row:
-    """`█ input 35.6  ▓ forward 21.1 ms`: the segments' names and times; where room is short, the smallest go first, and `kept` last."""
+    """`█ input 35.6  ▓ forward 21.1 ms`: the segments' names and times; the smallest go first, `kept` at last."""
     shown = list(parts)
     while shown:
         row = _legend(shown, is_ascii=is_ascii)

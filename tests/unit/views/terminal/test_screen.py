@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.views.report_builders import report_of
+from tests.unit.views.report_builders import INPUT_BOUND, report_of
 from tests.unit.views.terminal.panels import STATES
 from tests.unit.views.terminal.scenes import NOW_S, SIZES, follower, scene_of, sight_of, texts, words
 from traceml.report.contract import EventInfo, PhaseRanks, RankRow, RanksInfo
@@ -74,7 +74,7 @@ def test_at_120_by_40_the_ranks_stand_beside_the_curves(tmp_path: Path) -> None:
     assert "█" in worst
     assert worst.index("rank 3") > 60
     assert "waiting for ranks" in words(rows)
-    assert "61" in next(row for row in rows if "input" in row and "3.10" in row)
+    assert "61" in next(row for row in rows if "█ input  " in row and "3.10" in row)
 
 
 def test_who_waits_longest_is_not_called_the_worst() -> None:
@@ -259,10 +259,51 @@ def test_of_two_ranks_neither_is_the_median(page: str, width: int, height: int) 
 
 def test_two_ranks_stand_by_their_names_with_the_numbers_of_the_bar() -> None:
     rows = texts(sight_of(two_ranks()), 120, 40)
-    head = next(row for row in rows if row.split()[-4:] == ["rank", "0", "rank", "1"])
+    head = rows[next(at for at, row in enumerate(rows) if "── phases" in row) + 1]
     waits = next(row for row in rows if "╱ waiting for ranks" in row and row.rstrip().endswith("3.98"))
 
     assert waits.split()[-2:] == ["34.3", "3.98"]
-    assert waits.index("34.3") + 4 == head.index("rank 0") + 6
+    assert waits.index("34.3") + 4 == head.rindex("rank 0") + 6
     assert "waiting for ranks 34.3" in next(row for row in rows if "forward 21.0" in row)
     assert "input 2.10 ms on rank 0, on rank 1 35.6 ms" in words(rows)
+
+
+@pytest.mark.parametrize("height", [12, 15, 20])
+@pytest.mark.parametrize("trouble", ["dead", "hang", "lost", "none"])
+def test_40_columns_have_verdict_price_and_bar_before_anything_else(tmp_path: Path, trouble: str, height: int) -> None:
+    scene = scene_of(trouble if trouble in ("hang", "lost") else "input_bound")
+    assert scene.report is not None
+    report = replace(scene.report, verdict=INPUT_BOUND)
+    if trouble == "dead":
+        text = "rank 1 killed by SIGKILL in backward, 3.3 GiB held"
+        run = replace(report.run, status="failed", ended_by="signal SIGKILL", exit_code=137)
+        report = replace(report, run=run, events=(EventInfo(stalls.FIRST_DEATH, 41, 1, None, 1, text),))
+
+    rows = texts(sight_of(replace(scene, report=report), output=follower(tmp_path, LOG)), 40, height)
+
+    assert INPUT_BOUND.summary in words(rows)
+    price = next(at for at, row in enumerate(rows) if row.startswith(" price"))
+    assert "1.8 times as fast" in words(rows)
+    bar = next(at for at, row in enumerate(rows) if sum(row.count(glyph) for glyph in BAR + "╱") > 25)
+    others = [at for at, row in enumerate(rows) if row.startswith((" died", " now", " next", "── output"))]
+    assert price < bar < min([*others, height])
+
+
+@pytest.mark.parametrize(("width", "height"), [(100, 30), (120, 40), (200, 50)])
+@pytest.mark.parametrize("state", ["completed", "input_bound", "straggler"])
+def test_rows_that_no_figure_needs_are_the_outputs(tmp_path: Path, state: str, width: int, height: int) -> None:
+    scene = scene_of(state)
+    assert scene.report is not None
+    kinds = ("evaluation", "checkpoint", "epoch start", "slow step", "garbage collection", "recompilation")
+    events = tuple(EventInfo(kind, 40, 0, 900.0, 3) for kind in kinds)
+    rows = texts(
+        sight_of(replace(scene, report=replace(scene.report, events=events)), output=follower(tmp_path, LOG)),
+        width,
+        height,
+    )
+    output = next(at for at, row in enumerate(rows) if row.startswith("── output"))
+    first = next(at for at, row in enumerate(rows) if "steps 1" in row and "p50" in row)
+    is_left_empty = [not row[: width // 2 - 4].strip() for row in rows[first:output]]
+
+    assert sum(is_left_empty) <= 4 or height - 1 - output >= (height - 2) // 3
+    assert height - 1 - output >= (5 if height < 40 else 8)
