@@ -286,3 +286,17 @@ def test_neither_import_nor_another_command_brings_textual() -> None:
     look = f"import sys, {rooms}; print('textual' in sys.modules)"
 
     assert told(Path.cwd(), sys.executable, "-c", look).stdout.strip() == "False"
+
+
+def test_tab_shows_the_other_ranks_output_in_a_real_terminal(tmp_path: Path, attach: Attach) -> None:
+    folder = run_folder(tmp_path / "logs" / "two", num_ranks=2, log=b"said by the first\r\n")
+    (folder / "rank-1.log").write_bytes(b"said by the second\r\n")
+
+    seen = attach(tmp_path, str(folder), rows=40, columns=140)
+    seen.wait_for("said by the first")
+    seen.wait_for("tab next rank")
+    seen.type(b"\t")
+    seen.wait_for("said by the second")
+    seen.type(b"\t")
+
+    seen.wait_for("output of rank 0")

@@ -97,7 +97,7 @@ class Drawing:
         now_ns, current = self._clock(), self._current()
         now_s = now_ns / 1e9
         last = max((state.last_step for state in current.states if state.last_step is not None), default=None)
-        moment = self._pace.feed(now_s, last)
+        moment = self._pace.feed(now_s, last, is_halted=any(slot.halted for slot in current.slots if slot.alive))
         report = self._figures(now_s, last)
         if report is None:
             return None

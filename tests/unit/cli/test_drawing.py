@@ -15,6 +15,7 @@ from traceml.report.contract import Report
 from traceml.report.series import Point, Series
 from traceml.schema.current import Current
 from traceml.schema.panel import PanelRequest
+from traceml.schema.records import LiveSlot
 
 REQUEST = PanelRequest(120, 11)
 SECOND = 1_000_000_000
@@ -31,6 +32,7 @@ class World:
     series_s: float = 0.001
     report: Report = field(default_factory=lambda: replaced(seen("input_bound")[0]))
     fails: bool = False
+    halted: str = ""
     built: list[float] = field(default_factory=list)
     read: list[tuple[tuple[str, ...], Optional[int], tuple[int, int]]] = field(default_factory=list)
 
@@ -48,7 +50,8 @@ class World:
         return {metric: Series(metric, "ms", {0: points}) for metric in metrics}
 
     def current(self) -> Current:
-        return Current(states=(replace(rank_state(), last_step=self.step or None),))
+        slot = LiveSlot(0, self.step, "forward", 0, 0, alive=True, halted=self.halted)
+        return Current((slot,), (replace(rank_state(), last_step=self.step or None),))
 
     def drawing(self) -> Drawing:
         return Drawing(
@@ -102,6 +105,24 @@ def test_the_step_is_that_of_each_question_and_the_curves_are_of_the_last_300() 
 
     assert "step 1,240 of 5,000 · 12.0 steps/s" in plain(rows[0])
     assert world.read[0] == (("period", "input", "allocated"), 0, (905, 1204))
+
+
+def test_the_pace_is_the_trainings_own_after_a_slow_start_and_a_stop() -> None:
+    world = World(step=0)
+    drawing = world.drawing()
+    for _ in range(24):  # 12 s of startup
+        drawing.rows(REQUEST)
+        world.now_s += 0.5
+    world.step = 6
+    world.pass_time(drawing, seconds=5)
+    world.halted = "stopped"
+    for _ in range(20):
+        drawing.rows(REQUEST)
+        world.now_s += 0.5
+    world.halted = ""
+    world.pass_time(drawing, seconds=3)
+
+    assert "12.0 steps/s" in plain((drawing.rows(REQUEST) or [])[0])
 
 
 def test_the_first_step_is_shown_at_once_though_figures_were_made_just_before() -> None:

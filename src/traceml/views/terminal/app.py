@@ -112,24 +112,27 @@ class RunApp(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c,ctrl+q", "quit", "close"),
-        Binding("space", "pause", "pause"),
-        Binding("left", "earlier", "history"),
-        Binding("right", "later", "later"),
-        Binding("r", "page('ranks')", "ranks"),
-        Binding("l", "page('layers')", "layers"),
-        Binding("s", "page('system')", "system"),
-        Binding("o", "page('output')", "output"),
-        Binding("question_mark,h,f1", "page('help')", "help"),
-        Binding("w", "whole", "whole run"),
-        Binding("escape", "first_page", "back"),
-        Binding("up,k", "scroll(1)", "up"),
-        Binding("down,j", "scroll(-1)", "down"),
-        Binding("pageup", "scroll_page(1)", "page up"),
-        Binding("pagedown", "scroll_page(-1)", "page down"),
-        Binding("home", "scroll_end(True)", "oldest"),
-        Binding("end", "scroll_end(False)", "newest"),
-        Binding("tab", "other_rank", "rank"),
+        Binding(keys, action, priority=True)  # else Textual's own screen takes tab and others first
+        for keys, action in (
+            ("q,ctrl+c,ctrl+q", "quit"),
+            ("space", "pause"),
+            ("left", "earlier"),
+            ("right", "later"),
+            ("r", "page('ranks')"),
+            ("l", "page('layers')"),
+            ("s", "page('system')"),
+            ("o", "page('output')"),
+            ("question_mark,h,f1", "page('help')"),
+            ("w", "whole"),
+            ("escape", "first_page"),
+            ("up,k", "scroll(1)"),
+            ("down,j", "scroll(-1)"),
+            ("pageup", "scroll_page(1)"),
+            ("pagedown", "scroll_page(-1)"),
+            ("home", "scroll_end(True)"),
+            ("end", "scroll_end(False)"),
+            ("tab", "other_rank"),
+        )
     ]
 
     def __init__(
@@ -243,7 +246,7 @@ class RunApp(App[None]):
         later = [rank for rank in ranks if rank > output.rank]
         other = Follower(self._run, later[0] if later else ranks[0])
         other.poll()
-        self._sight = replace(self._sight, output=other, back=0)
+        self._sight = replace(self._sight, output=other, back=0, num_outputs=len(ranks))
         self._draw()
 
     def _ask(self, asked: Asked) -> None:
@@ -267,7 +270,7 @@ class RunApp(App[None]):
     def _tick(self) -> None:
         is_new = False
         if not self._is_paused:
-            is_new = self._follow() or self._take()
+            is_new = any([self._count_outputs(), self._follow(), self._take()])
             self._look()
         # What stands still costs nothing, but its age goes on.
         if is_new or head.age_s(self._sight.scene, self._moment()) is not None:
@@ -282,6 +285,14 @@ class RunApp(App[None]):
         if self._sight.back:  # who has scrolled back keeps the same lines before the eyes
             self._sight = replace(self._sight, back=self._sight.back + output.num_lines - num_before)
         return True
+
+    def _count_outputs(self) -> bool:
+        """Ranks begin to print one after the other; whether there are more now."""
+        report, before = self._sight.scene.report, self._sight.num_outputs
+        if report is None or before >= report.run.world_size:
+            return False
+        self._sight = replace(self._sight, num_outputs=len(self._run.ranks_with_output))
+        return self._sight.num_outputs != before
 
     def _take(self) -> bool:
         """Takes the newest scene, unless the person holds the one before; whether there was one."""

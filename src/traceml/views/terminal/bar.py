@@ -11,7 +11,7 @@ from traceml.views.terminal.palette import PLAIN, Style, sign_of
 from traceml.views.text.words import millis
 
 if TYPE_CHECKING:
-    from traceml.report.contract import StepTimeInfo
+    from traceml.report.contract import Report, StepTimeInfo
     from traceml.views.terminal.rows import Row
 
 REST: Final = "rest"
@@ -59,6 +59,11 @@ def parts_of(step_time: StepTimeInfo, *, named: Collection[str] = ()) -> list[Pa
     return [*found, Part(REST, REST, rest_ms, rest_pct)] if rest_pct > 0 else found
 
 
+def blamed(report: Report) -> tuple[str, ...]:
+    """The phases that the first finding of the step time speaks of."""
+    return tuple(name for finding in report.step_time.findings[:1] for name in finding.phases)
+
+
 def folded(parts: Sequence[Part], columns: int, *, kept: Collection[str] = ()) -> list[Part]:
     """The parts that a legend of so many cells can name; the smallest ones are one, `other`, at the end.
 
@@ -67,9 +72,7 @@ def folded(parts: Sequence[Part], columns: int, *, kept: Collection[str] = ()) -
         columns: The legend's.
         kept: Phases that the verdict speaks of: they are named as long as anything is.
     """
-    found = list(parts)
-    if _width(found) > columns:
-        found = [part._replace(label=SHORT.get(part.phase, part.label)) for part in found]
+    found = shortened(parts, columns)
     while len(found) > 2 and _width(found) > columns:  # noqa: PLR2004  # one and the others
         rest = [part for part in found if part.phase == REST]
         named = [part for part in found if part.phase != REST]
@@ -79,6 +82,13 @@ def folded(parts: Sequence[Part], columns: int, *, kept: Collection[str] = ()) -
         ms, pct = sum(part.ms for part in together), sum(part.pct for part in together)
         found = [*named, Part(REST, OTHER, ms, pct)]
     return found
+
+
+def shortened(parts: Sequence[Part], columns: int) -> list[Part]:
+    """The parts by short names where the legend of all would be wider than so many cells."""
+    if _width(list(parts)) <= columns:
+        return list(parts)
+    return [part._replace(label=SHORT.get(part.phase, part.label)) for part in parts]
 
 
 def _width(parts: Sequence[Part]) -> int:
@@ -106,14 +116,14 @@ def bar(parts: Sequence[Part], columns: int, *, is_ascii: bool = False) -> Row:
     return [_segment(part.phase, size, is_ascii=is_ascii) for part, size in zip(parts, sizes)]
 
 
-def legend(parts: Sequence[Part], columns: int, *, is_ascii: bool = False) -> Row:
-    """`█ input 35.6  ▓ forward 21.1 ms`: the segments' names and times; where room is short, the smallest go first."""
-    kept = list(parts)
-    while kept:
-        row = _legend(kept, is_ascii=is_ascii)
+def legend(parts: Sequence[Part], columns: int, *, is_ascii: bool = False, kept: Collection[str] = ()) -> Row:
+    """`█ input 35.6  ▓ forward 21.1 ms`: the segments' names and times; the smallest go first, `kept` at last."""
+    shown = list(parts)
+    while shown:
+        row = _legend(shown, is_ascii=is_ascii)
         if rows.width(row) <= columns:
             return row
-        kept.remove(min(kept, key=lambda part: part.pct))
+        shown.remove(min(shown, key=lambda part: (part.phase in kept, part.pct)))
     return []
 
 

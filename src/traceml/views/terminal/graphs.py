@@ -33,7 +33,7 @@ class Graph(NamedTuple):
 def graphs_of(scene: Scene) -> list[Graph]:
     """Those that were measured; a metric that was not has no empty box."""
     report = scene.report
-    return list(_graphs(scene, report)) if report is not None else []
+    return list(_graphs(scene, report)) if report is not None and report.run.steps else []
 
 
 def graph_rows(graphs: list[Graph], width: int, height: int, *, steps: str, is_ascii: bool = False) -> list[Row]:

@@ -29,13 +29,13 @@ KEYS: Final = (
     Key("l", "layers", "the layers by time and memory", 5, needs="layers"),
     Key("s", "system", "host, devices, processes, what the report rests on", 6),
     Key("o", "output", "the output alone; again: back", 5, needs="output"),
+    Key("tab", "next rank", "another rank's output", 6, needs="outputs"),
     Key("w", "whole run", "the curves of the whole run, or of its last steps", 7),
     Key("?", "help", "this page", 1),
 )
 #: Those without a place at the bottom.
 MORE: Final = (
     Key("↑↓", "", "scrolls the output a line; page up, page down, home and end by more", 9, needs="output"),
-    Key("tab", "", "another rank's output", 9, needs="output"),
     Key("esc", "", "back to the first page, and to now", 9),
 )
 _GAP: Final = " · "

@@ -16,23 +16,43 @@ class Moment(NamedTuple):
 
 
 class Pace:
-    """The step numbers seen of late."""
+    """The step numbers seen of late: neither the time before the first one counts, nor that of a stopped process."""
 
     def __init__(self) -> None:
-        self._seen: Deque[tuple[float, int]] = (
-            deque()
-        )  # when a new number was first seen; the last one before the window too
+        # When a new number was first seen, by a clock that stands while the process does; one before the window too.
+        self._seen: Deque[tuple[float, int]] = deque()
+        self._changed_s: Optional[float] = None
+        self._looked_s: Optional[float] = None
+        self._stood_s = 0.0
 
-    def feed(self, now_s: float, step: Optional[int]) -> Moment:
-        """Takes in the number of the last finished step, None before the first; how things are at `now_s`."""
+    def feed(self, now_s: float, step: Optional[int], *, is_halted: bool = False) -> Moment:
+        """Takes in the number of the last finished step, None before the first; how things are at `now_s`.
+
+        Args:
+            now_s: Now.
+            step: Of the rank that is furthest.
+            is_halted: Whether a process stands still at this moment: stopped, or in a debugger.
+        """
         step = step or 0
         seen = self._seen
+        if is_halted and self._looked_s is not None:
+            self._stood_s += now_s - self._looked_s
+        self._looked_s = now_s
+        if self._changed_s is None:
+            self._changed_s = now_s
         if seen and step < seen[-1][1]:
             seen.clear()  # another attempt
-        if not seen or step != seen[-1][1]:
-            seen.append((now_s, step))
-        while len(seen) > 2 and seen[1][0] <= now_s - _WINDOW_S:  # noqa: PLR2004  # two numbers make a pace
+            self._changed_s = now_s
+        walked_s = now_s - self._stood_s
+        if step and (not seen or step != seen[-1][1]):
+            seen.append((walked_s, step))
+            self._changed_s = now_s
+        while len(seen) > 2 and seen[1][0] <= walked_s - _WINDOW_S:  # noqa: PLR2004  # two numbers make a pace
             seen.popleft()
-        (first_s, first), (last_s, last) = seen[0], seen[-1]
-        rate = (last - first) / (last_s - first_s) if last_s > first_s else None
-        return Moment(rate, now_s - last_s)
+        return Moment(self._rate(), now_s - self._changed_s)
+
+    def _rate(self) -> Optional[float]:
+        if not self._seen:
+            return None
+        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (last_s - first_s) if last_s > first_s else None

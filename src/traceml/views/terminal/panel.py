@@ -103,7 +103,7 @@ def _pieces(report: Report, series: Mapping[str, Series], canvas: Canvas, num_ro
     short = pieces.next_step(report, canvas, most_rows=1)
     yield _shrinking(pieces.next_step(report, canvas, most_rows=2) if num_rows >= _LARGE else short, short, 12, 4)
     yield _Piece(3, pieces.period(report, canvas))
-    drawn = dict(pieces.curves(report, series, canvas))
+    drawn = {} if state.awaited_in_words(report) else dict(pieces.curves(report, series, canvas))
     yield _Piece(7, [drawn[name] for name in ("step",) if name in drawn])
     yield _Piece(9, [drawn[name] for name in ("phase",) if name in drawn])
     if num_rows < _LARGE:

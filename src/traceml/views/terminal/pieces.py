@@ -137,22 +137,24 @@ def _without_severity(badge: Row) -> Row:
 
 def period(report: Report, canvas: Canvas) -> list[Row]:
     """Two rows: the mean period as a bar, and its legend."""
-    parts, room = bar.parts_of(report.step_time, named=blamed(report)), canvas.columns - _LEFT
+    parts, room = bar.parts_of(report.step_time, named=bar.blamed(report)), canvas.columns - _LEFT
     if bar.folded(parts, room) != parts:  # the legend's row may begin further left
         room = canvas.columns - _INDENT
-        parts = bar.folded(parts, room, kept=blamed(report))
+        parts = bar.folded(parts, room, kept=bar.blamed(report))
     drawn = bar.bar(parts, canvas.columns - _LEFT, is_ascii=canvas.is_ascii)
     if not drawn:
         return []
-    legend = bar.legend(parts, room, is_ascii=canvas.is_ascii)
+    legend = bar.legend(parts, room, is_ascii=canvas.is_ascii, kept=bar.blamed(report))
     has_room = rows.width(legend) <= canvas.columns - _LEFT
     return [labelled(_mean(report), drawn), labelled("", legend) if has_room else [(" " * _INDENT, PLAIN), *legend]]
 
 
 def period_in_one(report: Report, canvas: Canvas) -> list[Row]:
     """One row: the bar, and behind it as much of the legend as leaves it half of the room."""
-    parts = bar.parts_of(report.step_time, named=blamed(report))
-    legend = bar.legend(parts, canvas.columns // 2, is_ascii=canvas.is_ascii)
+    parts = bar.parts_of(report.step_time, named=bar.blamed(report))
+    room = canvas.columns // 2
+    kept = bar.blamed(report) if report.run.world_size < 2 else ()  # noqa: PLR2004  # another rank's is none of the bar
+    legend = bar.legend(bar.shortened(parts, room), room, is_ascii=canvas.is_ascii, kept=kept)
     used = rows.width(legend) + 2 if legend else 0
     drawn = bar.bar(parts, canvas.columns - used - 1, is_ascii=canvas.is_ascii)
     return [[(" ", PLAIN), *drawn, *([("  ", PLAIN), *legend] if legend else [])]] if drawn else []
@@ -180,13 +182,8 @@ def curved_phase(report: Report) -> Optional[str]:
         for name, info in report.step_time.phases.items()
         if info.pct is not None and info.mean_ms is not None and name in phases.LABELS
     }
-    wanted = [name for name in (*blamed(report), phases.INPUT) if known.get(name)]
+    wanted = [name for name in (*bar.blamed(report), phases.INPUT) if known.get(name)]
     return next(iter(wanted), None) or max(known, key=lambda name: known[name], default=None)
-
-
-def blamed(report: Report) -> tuple[str, ...]:
-    """The phases that the first finding of the step time speaks of."""
-    return tuple(name for finding in report.step_time.findings[:1] for name in finding.phases)
 
 
 def curves(report: Report, series: Mapping[str, Series], canvas: Canvas) -> Iterator[tuple[str, Row]]:
@@ -286,10 +283,13 @@ def ranks_in_words(report: Report, *, is_long: bool) -> str:
         assert found.worst_ms is not None
         assert found.median_ms is not None
         phase = f"{bar.label_of(name)} {millis(found.worst_ms)}"
-        told.append(f"worst rank {found.worst}: {phase}" + (f" (median {units.significant(found.median_ms)})"))
+        is_pair = report.run.world_size == 2  # noqa: PLR2004  # neither is the median
+        beside = "the other" if is_pair else "median"
+        told.append(f"worst rank {found.worst}: {phase} ({beside} {units.significant(found.median_ms)})")
         waits = ranks.phases.get(phases.SYNC)
-        if is_long and waits is not None and waits.median_ms:
-            told.append(f"waiting for ranks {millis(waits.median_ms)} on the others")
+        waited_ms = waits and (waits.worst_ms if is_pair else waits.median_ms)
+        if is_long and waited_ms:
+            told.append(f"waiting for ranks {millis(waited_ms)} on the other{'' if is_pair else 's'}")
     return _DOT.join(told)
 
 

@@ -48,6 +48,7 @@ class Sight:
     page: str = MAIN
     back: int = 0  # lines of output below those that are shown
     is_ascii: bool = False
+    num_outputs: int = 0  # ranks whose output was kept
 
     @property
     def has(self) -> frozenset[str]:
@@ -57,6 +58,7 @@ class Sight:
             "ranks": report is not None and report.run.world_size > 1,
             "layers": report is not None and bool(report.layers),
             "output": self.output is not None and not self.output.trouble,
+            "outputs": self.output is not None and not self.output.trouble and self.num_outputs > 1,
         }
         return frozenset(name for name, is_there in found.items() if is_there)
 

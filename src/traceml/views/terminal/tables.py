@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Iterator, Optional, Sequence
+from typing import TYPE_CHECKING, Final, Iterator, Mapping, Optional, Sequence
 
 from traceml.schema import phases, units
 from traceml.schema.stalls import DEATHS
@@ -16,14 +16,16 @@ from traceml.views.text.happened import event_in_words
 from traceml.views.text.ranks import ranks_in_words, restarts_in_words
 
 if TYPE_CHECKING:
-    from traceml.report.contract import Report
+    from traceml.report.contract import PhaseInfo, PhaseRanks, RankRow, Report
     from traceml.views.terminal.rows import Row
     from traceml.views.terminal.scene import Points, Scene
 
 _NAME: Final = 20
 _COLUMN: Final = 8
+_LEAST_COLUMN: Final = 7  # holds a number of five digits, and `rank 1`
 _WIDEST: Final = 11
 _LEAST: Final = 9
+_OWN_COLUMNS: Final = 3  # own work, how often it came last, the step
 _RANK: Final = 10
 _NOTE: Final = 8
 _SHOWN_PCT: Final = 0.5
@@ -37,33 +39,61 @@ def rule(title: str, width: int, *, behind: str = "") -> Row:
     return [(head, DIM), (line, DIM), (end, DIM)]
 
 
-def phase_rows(report: Report, *, is_ascii: bool = False) -> list[Row]:
-    """A heading and a row a phase: with several ranks the median and the worst one, else mean, share, p95 and max."""
-    ranks = report.step_time.ranks.phases
-    heads = ("median", "worst", "rank") if ranks else ("mean", "share", "p95", "max")
-    told: tuple[str, ...]
-    drawn: list[Row] = [[(" " * _NAME + "".join(f"{head:>{_COLUMN}}" for head in heads), DIM)]]
+def phase_rows(report: Report, width: int, *, is_ascii: bool = False) -> list[Row]:
+    """A heading and a row a phase: with several ranks the median and the worst one, else mean, share, p95 and max.
+
+    Of two ranks neither is the median: both stand there by their names. A column that does not fit is left out.
+    """
+    ranks, both = report.step_time.ranks.phases, pair_of(report)
+    if both:
+        heads: tuple[str, ...] = tuple(f"rank {row.rank}" for row in both)
+    else:
+        heads = ("median", "worst", "rank") if ranks else ("mean", "share", "p95", "max")
+    room = max(0, width - _NAME)
+    column = min(_COLUMN, max(_LEAST_COLUMN, room // len(heads)))
+    num_columns = room // column
+    drawn: list[Row] = [[(" " * _NAME + "".join(f"{head:>{column}}" for head in heads[:num_columns]), DIM)]]
     for phase, info in report.step_time.phases.items():
         apart = ranks.get(phase)
+        most_ms = max((row.phases_ms.get(phase) or 0.0 for row in both), default=0.0)
+        if apart is not None and apart.worst_ms:
+            most_ms = max(most_ms, apart.worst_ms)
         if not info.pct or info.mean_ms is None:
             continue
-        if info.pct < _SHOWN_PCT and not (apart and apart.worst_ms and apart.worst_ms > 2 * info.mean_ms):
+        if info.pct < _SHOWN_PCT and most_ms <= 2 * info.mean_ms:
             continue
-        if apart is not None:
-            # Who waits longest is nobody's fault, but the others': no rank is named for it.
-            worst = None if phase == phases.SYNC else apart.worst
-            told = (_ms(apart.median_ms), _ms(apart.worst_ms), "" if worst is None else str(worst))
-        elif ranks:
-            told = (_ms(info.mean_ms), "", "")
-        else:
-            told = (_ms(info.mean_ms), units.percent(info.pct / 100), _ms(info.p95_ms), _ms(info.max_ms))
+        told = tuple(_ms(row.phases_ms.get(phase)) for row in both) if both else _of_phase(phase, info, apart, ranks)
         sign = sign_of(phase)
         name = cells.pad(cells.fit(label_of(phase), _NAME - 3), _NAME - 2)
-        numbers = "".join(f"{text:>{_COLUMN}}" for text in told)
-        drawn.append(
-            [(sign.ascii if is_ascii else sign.block, Style(sign.ink)), (f" {name}", PLAIN), (numbers[1:], PLAIN)]
-        )
+        numbers = "".join(f"{text:>{column}}" for text in told[:num_columns])
+        drawn.append([(sign.ascii if is_ascii else sign.block, Style(sign.ink)), (f" {name}", PLAIN), (numbers, PLAIN)])
     return drawn if len(drawn) > 1 else []
+
+
+def _of_phase(
+    phase: str, info: PhaseInfo, apart: Optional[PhaseRanks], ranks: Mapping[str, PhaseRanks]
+) -> tuple[str, ...]:
+    if apart is not None:
+        # Who waits longest is nobody's fault, but the others': no rank is named for it.
+        worst = None if phase == phases.SYNC else apart.worst
+        return _ms(apart.median_ms), _ms(apart.worst_ms), "" if worst is None else str(worst)
+    if ranks:
+        return _ms(info.mean_ms), "", ""
+    share = "" if info.pct is None else units.percent(info.pct / 100)
+    return _ms(info.mean_ms), share, _ms(info.p95_ms), _ms(info.max_ms)
+
+
+def pair_of(report: Report) -> tuple[RankRow, ...]:
+    """The two ranks of a run that has no more, in order; none of others, or where one was never heard."""
+    rows = sorted(report.step_time.ranks.by_rank, key=lambda row: row.rank)
+    return tuple(rows) if report.run.world_size == len(rows) == 2 else ()  # noqa: PLR2004
+
+
+def phase_title(report: Report) -> str:
+    """What stands in the table of phases."""
+    if pair_of(report):
+        return "phases, ms: both ranks"
+    return "phases, ms: median and worst rank" if report.step_time.ranks.phases else "phases, ms a step"
 
 
 def rank_rows(report: Report, width: int) -> list[Row]:
@@ -75,8 +105,8 @@ def rank_rows(report: Report, width: int) -> list[Row]:
     if not ranks.by_rank:
         return []
     room = (width - _RANK - _NOTE) // _LEAST
-    has_own = any(row.own_ms is not None for row in ranks.by_rank)
-    shown = _weighty(report, room - (3 if has_own else 1))
+    has_own = room > _OWN_COLUMNS and any(row.own_ms is not None for row in ranks.by_rank)
+    shown = _weighty(report, max(0, room - (_OWN_COLUMNS if has_own else 1)))
     heads = [*(_short(phase) for phase in shown), *(("own", "last") if has_own else ()), "step"]
     column = min(_WIDEST, max(_LEAST, (width - _RANK - _NOTE) // len(heads)))
     lost = lost_ranks(report)
@@ -87,7 +117,8 @@ def rank_rows(report: Report, width: int) -> list[Row]:
             told += [_ms(row.own_ms), "" if row.last_pct is None else units.percent(row.last_pct / 100)]
         told.append(_ms(row.period_ms))
         is_worst, is_lost = row.rank == ranks.worst, row.rank in lost
-        note = "  lost" if is_lost else "  worst" if is_worst else "  median" if row.rank == ranks.median else ""
+        is_median = row.rank == ranks.median and not pair_of(report)
+        note = "  lost" if is_lost else "  worst" if is_worst else "  median" if is_median else ""
         name = (f"{f' rank {row.rank}':<{_RANK}}", BOLD if is_worst else PLAIN)
         drawn.append(
             [name, ("".join(f"{text:>{column}}" for text in told), PLAIN), (note, ALARM if is_lost else PLAIN)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Iterator, Optional, Sequence
+from typing import TYPE_CHECKING, Final, Iterator, Mapping, Optional, Sequence
 
 from traceml.schema import phases, stalls, units
 from traceml.views.text.columns import clean
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _NOTABLE: Final = 0.1  # of the period: a phase that differs less between the ranks is not told
 _MAX_APART: Final = 2
+_PAIR: Final = 2  # ranks, of which neither is the median
 
 
 def ranks_in_words(report: Report) -> Iterator[str]:
@@ -22,9 +23,11 @@ def ranks_in_words(report: Report) -> Iterator[str]:
         return
     rows = {row.rank: row for row in ranks.by_rank}
     median, worst = _own_work(rows.get(ranks.median)), _own_work(rows.get(ranks.worst))
-    yield f"the bars show rank {ranks.median}, the median{median} · rank {ranks.worst} has the most work{worst}"
+    middle = "" if report.run.world_size == _PAIR else ", the median"
+    yield f"the bars show rank {ranks.median}{middle}{median} · rank {ranks.worst} has the most work{worst}"
     period_ms = report.step_time.period_ms.mean or 0.0
-    apart = [_apart(name, phase) for name, phase in ranks.phases.items() if _is_apart(name, phase, period_ms)]
+    others = _others_of_two(report)
+    apart = [_apart(name, phase, others) for name, phase in ranks.phases.items() if _is_apart(name, phase, period_ms)]
     if apart:
         yield " · ".join(apart[:_MAX_APART])
     if ranks.sync is not None and ranks.sync.units:
@@ -91,11 +94,18 @@ def _is_apart(name: str, phase: PhaseRanks, period_ms: float) -> bool:
     return phase.worst_ms - phase.median_ms >= _NOTABLE * period_ms > 0
 
 
-def _apart(name: str, phase: PhaseRanks) -> str:
+def _others_of_two(report: Report) -> dict[Optional[int], int]:
+    """Of each of two ranks the other one: the lower of two values is that one's, and no median."""
+    ranks = [row.rank for row in report.step_time.ranks.by_rank]
+    return dict(zip(ranks, reversed(ranks))) if report.run.world_size == len(ranks) == _PAIR else {}
+
+
+def _apart(name: str, phase: PhaseRanks, others: Mapping[Optional[int], int]) -> str:
     assert phase.worst_ms is not None
     assert phase.median_ms is not None
     median, worst = units.significant(phase.median_ms), units.significant(phase.worst_ms)
-    return f"{_label(name)} {median} ms, on rank {phase.worst} {worst} ms"
+    other = others.get(phase.worst)
+    return f"{_label(name)} {median} ms{'' if other is None else f' on rank {other}'}, on rank {phase.worst} {worst} ms"
 
 
 def _waits(sync: SyncInfo) -> str:

@@ -110,6 +110,18 @@ def test_the_hint_falls_away_whole_where_there_is_no_room() -> None:
     assert {len(rule) for rule in rules} == set(range(39, 139))
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_before_the_first_step_there_is_no_curve_even_where_memory_was_read(size: str) -> None:
+    report, moment = seen("first")
+    memory = {"allocated": Series("allocated", "bytes", {0: (Point(1, 1, 3.3e9, 3.3e9, 3.3e9),) * 3})}
+    columns, num_rows = SIZES[size]
+
+    rows = [plain(row) for row in panel(PanelRequest(columns, num_rows), report, memory, moment)]
+
+    assert any("waiting for the first step" in row for row in rows)
+    assert [row for row in rows if set(row) & set("▁▂▃▄▅▆▇█")] == []
+
+
 def test_what_stopped_coming_keeps_standing_dimmed_with_its_age_in_the_rule() -> None:
     fresh, held = drawn("input_bound", "80x24", colours="true"), drawn("held", "80x24", colours="true")
 
@@ -247,6 +259,40 @@ def test_the_pace_is_that_of_the_last_twenty_seconds_and_quiet_counts_from_the_l
 
     assert moment.steps_per_s == pytest.approx(4.0, rel=0.05)
     assert pace.feed(60.0, step=138).quiet_s == pytest.approx(10.5)
+
+
+def test_the_pace_does_not_count_the_time_before_the_first_step() -> None:
+    pace = Pace()
+    for at in range(40):  # 12 s of startup, then 47 steps/s
+        moment = pace.feed(at / 2, None if at < 24 else 47 * (at - 23) // 2)
+
+    assert moment.steps_per_s == pytest.approx(47, rel=0.05)
+    assert moment.quiet_s == 0.0
+
+
+def test_before_the_first_step_there_is_no_pace_but_it_is_known_how_long_it_is_quiet() -> None:
+    pace = Pace()
+    pace.feed(0.0, None)
+
+    assert pace.feed(7.0, None) == Moment(None, 7.0)
+
+
+def test_the_pace_does_not_count_the_time_in_which_the_process_stood_still() -> None:
+    pace, step = Pace(), 0
+    for at in range(80):  # ten steps a second, but for 15 s in which it is stopped
+        is_halted = 30 <= at < 60
+        step += 0 if is_halted else 5
+        moment = pace.feed(at / 2, step, is_halted=is_halted)
+
+    assert moment.steps_per_s == pytest.approx(10, rel=0.05)
+
+
+def test_a_stopped_process_is_quiet_for_as_long_as_it_is() -> None:
+    pace = Pace()
+    for at in range(10):
+        moment = pace.feed(float(at), min(at, 4), is_halted=at > 4)
+
+    assert moment.quiet_s == pytest.approx(5.0)
 
 
 def test_a_new_attempt_begins_its_pace_anew() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.views.report_builders import report_of
+from tests.unit.views.report_builders import INPUT_BOUND, report_of
 from tests.unit.views.terminal.panels import STATES
 from tests.unit.views.terminal.scenes import NOW_S, SIZES, follower, scene_of, sight_of, texts, words
-from traceml.report.contract import EventInfo
+from traceml.report.contract import EventInfo, PhaseRanks, RankRow, RanksInfo
 from traceml.report.series import Point
 from traceml.schema import stalls
 from traceml.views.terminal import sight
@@ -18,6 +18,8 @@ from traceml.views.terminal.graphs import Graph, graph_rows
 from traceml.views.terminal.head import Moment
 from traceml.views.terminal.palette import PLAIN, Style
 from traceml.views.terminal.scene import Asked, Scene
+from traceml.views.terminal.tables import rank_rows
+from traceml.views.text.columns import width_of
 
 LOG = b"".join(b"\x1b[32mINFO\x1b[0m step %d loss=%.4f\n" % (n, 1 / (n + 1)) for n in range(200))
 PAGES = (sight.MAIN, sight.RANKS, sight.SYSTEM, sight.OUTPUT, sight.LAYERS, sight.HELP)
@@ -72,7 +74,7 @@ def test_at_120_by_40_the_ranks_stand_beside_the_curves(tmp_path: Path) -> None:
     assert "█" in worst
     assert worst.index("rank 3") > 60
     assert "waiting for ranks" in words(rows)
-    assert "61" in next(row for row in rows if "input" in row and "3.10" in row)
+    assert "61" in next(row for row in rows if "█ input  " in row and "3.10" in row)
 
 
 def test_who_waits_longest_is_not_called_the_worst() -> None:
@@ -118,6 +120,15 @@ def test_before_the_first_verdict_it_says_what_is_awaited() -> None:
     assert "waiting for the first step, 12 s" in words(starting)
     assert "Nothing of it is stored yet." in words(nothing)
     assert "INSUFFICIENT" not in words([*waiting, *starting, *nothing])
+
+
+def test_before_the_first_step_the_screen_has_no_curve_even_where_memory_was_read() -> None:
+    memory = {"allocated": tuple(Point(step, step, 3.3e9, 3.3e9, 3.3e9) for step in (1, 2))}
+
+    for width, height in SIZES:
+        rows = texts(sight_of(scene_of("first", curves=memory)), width, height)
+        assert "waiting for the first step" in words(rows)
+        assert [row for row in rows if set(row) & set("▁▂▃▄▅▆▇█⣀⣿")] == []
 
 
 def test_a_hang_and_a_lost_rank_come_before_price_and_advice() -> None:
@@ -202,3 +213,97 @@ def test_without_blocks_and_braille_everything_is_ascii() -> None:
         rows = texts(sight_of(scene_of("straggler"), is_ascii=True, page=page), 120, 40)
 
         assert [row for row in rows if not row.isascii()] == []
+
+
+HEADS = {"mean", "share", "p95", "max", "median", "worst", "rank", "rank 0", "rank 1"}
+
+
+@pytest.mark.parametrize("state", ["input_bound", "completed", "straggler"])
+def test_the_headings_of_the_phases_are_whole_or_not_there(state: str) -> None:
+    report = scene_of(state).report
+    assert report is not None
+
+    for width in range(100, 221):
+        rows = texts(sight_of(scene_of(state)), width, 45)
+        at = next(at for at, row in enumerate(rows) if "── phases" in row)
+        start = rows[at].index("── phases")
+        assert set(rows[at + 1][start:].split()) <= HEADS
+
+
+@pytest.mark.parametrize("width", range(20, 101, 5))
+def test_the_table_of_ranks_has_whole_columns_at_every_width(width: int) -> None:
+    report = scene_of("straggler").report
+    assert report is not None
+
+    for row in rank_rows(report, width):
+        assert width_of("".join(text for text, _ in row)) <= max(width, 28)
+
+
+def two_ranks() -> Scene:
+    """Rank 1 is late in input, and rank 0 waits for it."""
+    rows = (
+        RankRow(1, 1180, 81.0, {"input": 35.6, "forward": 21.1, "sync": 3.98}, own_ms=77.0),
+        RankRow(0, 1180, 81.0, {"input": 2.1, "forward": 21.0, "sync": 34.3}, own_ms=47.0),
+    )
+    apart = {"input": PhaseRanks(2.1, 35.6, 1), "forward": PhaseRanks(21.0, 21.1, 1), "sync": PhaseRanks(3.98, 34.3, 0)}
+    mean_ms = {"input": 2.1, "forward": 21.0, "backward": 14.9, "sync": 34.3, "optimizer": 3.2}
+    report = report_of(mean_ms=mean_ms, ranks=RanksInfo(0, 1, rows, apart), world_size=2)
+    return Scene(Asked(), report, taken_s=NOW_S)
+
+
+@pytest.mark.parametrize("page", [sight.MAIN, sight.RANKS])
+@pytest.mark.parametrize(("width", "height"), [(100, 30), (120, 40), (200, 50)])
+def test_of_two_ranks_neither_is_the_median(page: str, width: int, height: int) -> None:
+    assert "median" not in words(texts(sight_of(two_ranks(), page=page), width, height))
+
+
+def test_two_ranks_stand_by_their_names_with_the_numbers_of_the_bar() -> None:
+    rows = texts(sight_of(two_ranks()), 120, 40)
+    head = rows[next(at for at, row in enumerate(rows) if "── phases" in row) + 1]
+    waits = next(row for row in rows if "╱ waiting for ranks" in row and row.rstrip().endswith("3.98"))
+
+    assert waits.split()[-2:] == ["34.3", "3.98"]
+    assert waits.index("34.3") + 4 == head.rindex("rank 0") + 6
+    assert "waiting for ranks 34.3" in next(row for row in rows if "forward 21.0" in row)
+    assert "input 2.10 ms on rank 0, on rank 1 35.6 ms" in words(rows)
+
+
+@pytest.mark.parametrize("height", [12, 15, 20])
+@pytest.mark.parametrize("trouble", ["dead", "hang", "lost", "none"])
+def test_40_columns_have_verdict_price_and_bar_before_anything_else(tmp_path: Path, trouble: str, height: int) -> None:
+    scene = scene_of(trouble if trouble in ("hang", "lost") else "input_bound")
+    assert scene.report is not None
+    report = replace(scene.report, verdict=INPUT_BOUND)
+    if trouble == "dead":
+        text = "rank 1 killed by SIGKILL in backward, 3.3 GiB held"
+        run = replace(report.run, status="failed", ended_by="signal SIGKILL", exit_code=137)
+        report = replace(report, run=run, events=(EventInfo(stalls.FIRST_DEATH, 41, 1, None, 1, text),))
+
+    rows = texts(sight_of(replace(scene, report=report), output=follower(tmp_path, LOG)), 40, height)
+
+    assert INPUT_BOUND.summary in words(rows)
+    price = next(at for at, row in enumerate(rows) if row.startswith(" price"))
+    assert "1.8 times as fast" in words(rows)
+    bar = next(at for at, row in enumerate(rows) if sum(row.count(glyph) for glyph in BAR + "╱") > 25)
+    others = [at for at, row in enumerate(rows) if row.startswith((" died", " now", " next", "── output"))]
+    assert price < bar < min([*others, height])
+
+
+@pytest.mark.parametrize(("width", "height"), [(100, 30), (120, 40), (200, 50)])
+@pytest.mark.parametrize("state", ["completed", "input_bound", "straggler"])
+def test_rows_that_no_figure_needs_are_the_outputs(tmp_path: Path, state: str, width: int, height: int) -> None:
+    scene = scene_of(state)
+    assert scene.report is not None
+    kinds = ("evaluation", "checkpoint", "epoch start", "slow step", "garbage collection", "recompilation")
+    events = tuple(EventInfo(kind, 40, 0, 900.0, 3) for kind in kinds)
+    rows = texts(
+        sight_of(replace(scene, report=replace(scene.report, events=events)), output=follower(tmp_path, LOG)),
+        width,
+        height,
+    )
+    output = next(at for at, row in enumerate(rows) if row.startswith("── output"))
+    first = next(at for at, row in enumerate(rows) if "steps 1" in row and "p50" in row)
+    is_left_empty = [not row[: width // 2 - 4].strip() for row in rows[first:output]]
+
+    assert sum(is_left_empty) <= 4 or height - 1 - output >= (height - 2) // 3
+    assert height - 1 - output >= (5 if height < 40 else 8)
