@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Callable, Final, Optional, Sequence
 
 from traceml.analysis.between import pooled_spread
@@ -89,6 +89,7 @@ def compare(
     """
     if not before or not after:
         raise UsageError("compare: two runs are needed, one before and one after.", slug="usage")
+    _refuse_twins(before, after)
     on_wall = need_the_wall((*before, *after))
     times = [tuple(times_of(report, on_wall=on_wall) for report in side) for side in (before, after)]
     sides = _Sides(tuple(before), tuple(after), times[0], times[1])
@@ -101,6 +102,16 @@ def compare(
         return _unjudged(sides, _undecided_for(short), margins)
     found = _measure([run for run in sides.before_times if run], [run for run in sides.after_times if run], limits)
     return _comparison(sides, _verdict(sides, found, margins), margins, found)
+
+
+def _refuse_twins(*sides: Sequence[Report]) -> None:
+    """The same run twice on a side is no repeat, whatever its file is called."""
+    for side in sides:
+        ids = [report.run.run_id for report in side if report.run.run_id]
+        twin = next((report.run.name for report in side if ids.count(report.run.run_id) > 1), None)
+        if twin is not None:
+            message = f"compare: the run '{twin}' is given more than once: repeats are runs of their own."
+            raise UsageError(message, slug="usage")
 
 
 def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> _Found:
@@ -117,7 +128,7 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
     return _Found(
         typical=typical,
         mean=mean,
-        typical_step=_step_change(median(steps[0]), median(steps[1]), typical),
+        typical_step=_step_change(*_said_of(steps, typical), typical),
         mean_step=_step_change(*fall.step_ms, mean),
         rows=fall.rows(drift),
         drift=drift,
@@ -127,14 +138,21 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
     )
 
 
+def _said_of(steps: Sequence[Sequence[float]], typical: Distance) -> tuple[float, float]:
+    """A typical step before and after, in ms, as far apart as the distance says; their middle is the runs' own."""
+    middle = fmean(fmean(math.log(ms) for ms in side) for side in steps)
+    return math.exp(middle - typical.estimate / 2), math.exp(middle + typical.estimate / 2)
+
+
 def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     step_ms = found.mean_step.before_ms
     moved = {row.phase: row.change_ms / step_ms for row in found.rows if row.moved and row.phase not in (STEP, REST)}
     diagnosis = judge(found.typical, found.mean, moved, margins)
     of_typical, of_mean = direction(found.typical, margins), mean_direction(found.typical, found.mean, margins)
     is_slower = SLOWER in (of_typical, of_mean)
-    directions = {contract.REGRESSION: True, contract.IMPROVEMENT: False}
+    directions = {contract.REGRESSION: True, contract.IMPROVEMENT: False, contract.MIXED: True}  # what got worse
     phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))
+    phase = phase or sentences.culprit(found.rows, is_slower=None if diagnosis == contract.MIXED else is_slower)
     if phase is None and of_typical:
         phase = found.typical_culprit
     repeats = None

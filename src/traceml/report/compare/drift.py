@@ -10,6 +10,7 @@ from traceml.report.compare.comparable import are_interleaved, have_one_host
 from traceml.report.compare.limits import CompareLimits
 from traceml.report.compare.times import RunTimes, cpu_share_of, neighbours_share_of
 
+_PERCENT: Final = 100.0
 MOST: Final = 10.0  # a run of eleven times the length says nothing of the other
 
 
@@ -46,7 +47,9 @@ def _of_neighbours(run: RunTimes, limits: CompareLimits) -> float:
     neighbours = limits.unknown_neighbours_share if neighbours is None else neighbours
     period = run.report.step_time.period_ms
     spread = max(0.0, period.p95 / period.p50 - 1) if period.p95 and period.p50 else 0.0
-    if neighbours >= limits.starved_from and spread >= limits.starved_spread:
+    waited_pct = run.report.process.waited_for_core_pct
+    has_waited = waited_pct is None or waited_pct >= _PERCENT * limits.starved_wait  # else its long steps are its own
+    if neighbours >= limits.starved_from and spread >= limits.starved_spread and has_waited:
         return MOST
     full = (neighbours - limits.full_host_from) / (limits.full_host_at - limits.full_host_from)
     of_queue = limits.drift_of_spread * spread * min(1.0, max(0.0, full))

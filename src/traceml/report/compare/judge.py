@@ -45,6 +45,11 @@ def mean_direction(typical: Distance, mean: Distance, margins: Margins) -> int:
     return direction(mean, margins) if is_another else 0
 
 
+def means_the_same(typical: Distance, mean: Distance, margins: Margins) -> bool:
+    """Whether all steps together changed as the typical one did, as far as can be told."""
+    return direction(mean, margins) == direction(typical, margins) or mean.low <= typical.estimate <= mean.high
+
+
 def is_same(found: Distance, margins: Margins) -> bool:
     """Whether the whole interval lies within the margin."""
     bound = math.log1p(margins.same)
@@ -56,12 +61,12 @@ def judge(typical: Distance, mean: Distance, moved: Mapping[str, float], margins
 
     Args:
         typical: The distance of the typical steps, logarithms, drift allowed for.
-        mean: That of the mean steps; it speaks only where the typical step does not, or against it.
+        mean: That of the mean steps; it speaks only where the typical step does not, or where it surely is another.
         moved: The phases that moved beyond doubt, as shares of the step (0..1, negative: less time).
         margins: What counts.
     """
     of_typical, of_mean = direction(typical, margins), mean_direction(typical, mean, margins)
-    if of_typical and of_mean == -of_typical:
+    if of_typical and not means_the_same(typical, mean, margins):
         return contract.MIXED
     if of_typical:
         return contract.REGRESSION if of_typical == SLOWER else contract.IMPROVEMENT

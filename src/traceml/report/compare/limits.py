@@ -30,6 +30,8 @@ class CompareLimits:
     #: computing on two cores that many tasks wanted, differed up to five-fold. One run a side says nothing then.
     starved_from: float = 0.60
     starved_spread: float = 0.50
+    #: Whoever waited for a core for less than a tenth of the time was not: its long steps are the script's.
+    starved_wait: float = 0.10
     #: Nothing is known of a run too short to be sampled: it is taken for the CPU's own work beside some others.
     unknown_neighbours_share: float = 0.25
     #: A run that wandered by itself will have wandered elsewhere the next time: of simulated pairs that wander over

@@ -18,6 +18,7 @@ _NAMED_SHARE: Final = 0.1  # of what moved; a smaller phase goes into the rest o
 _MS_UNTIL: Final = 10_000.0
 _TENTHS_UNTIL: Final = 10.0  # percent
 _OF_PHASE: Final = {phases.INPUT: "INPUT_BOUND", phases.H2D: "H2D_BOUND"}  # verdicts with advice for one phase
+_OF_RANKS: Final = ("STRAGGLER", "ROTATING_STRAGGLER")  # who the others wait for is behind their waiting
 _STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
 _MINUS: Final = "-"  # as a terminal, a shell and a screen reader know it
 
@@ -53,6 +54,8 @@ def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: 
         return f"{told}. That can be chance."
     if diagnosis != contract.MIXED:
         return f"{told}."
+    if _crosses_zero(mean) and not _crosses_zero(typical):
+        return f"{told}, but all steps together do not: rare long steps changed otherwise than the typical one."
     if _crosses_zero(mean):
         return f"{told}, but time moved from one phase to another."
     return f"{told}; all steps together take {longer(mean)}, so rare long steps changed otherwise than the typical one."
@@ -97,9 +100,11 @@ def next_step(diagnosis: str, phase: Optional[str], *, after: Report) -> str:
     if phase is None:
         return "look at the waterfall; repeat both, taking turns, to see which phase it is"
     name, verdict = phase_label(phase), after.verdict
+    if phase == phases.SYNC and verdict.diagnosis in _OF_RANKS and verdict.next:
+        return f"{units.clean(verdict.summary)} {units.clean(verdict.next)}"
     if verdict.diagnosis == _OF_PHASE.get(phase) and verdict.next:
         return f"{name}: {units.clean(verdict.next)}"
-    return f"look at what changed in {name}"
+    return f"look at what changed {name if phase == phases.BETWEEN_STEPS else f'in {name}'}"
 
 
 def next_repeats(repeats: Optional[int], *, is_starved: bool) -> str:
