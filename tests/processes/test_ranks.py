@@ -156,3 +156,18 @@ def test_the_ranks_of_a_job_that_torchrun_starts_alone_are_one_run(tmp_path: Pat
     assert (summary["run"]["world_size"], summary["run"]["steps"]) == (2, 30)
     assert [rank["rank"] for rank in summary["coverage"]["ranks"]] == [0, 1]
     assert culprit_of(summary) == (1, "input")
+
+
+def test_ranks_that_talk_in_pairs_and_in_groups_of_their_own_compute_what_they_do_without_us(tmp_path: Path) -> None:
+    script = str(running.SCRIPTS / "pairs_training.py")
+    found = []
+    for number, disabled in enumerate(("1", "")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        environ = running.environment(TRACEML_DISABLED=disabled) if disabled else running.environment()
+        result = running.run(folder, script, options=["--nproc-per-node=2", "--mode=summary"], environ=environ)
+        assert result.code == 0, result.stderr
+        found.append(sorted(result.stdout.splitlines()))
+
+    assert found[0] == found[1]
+    assert len(found[0]) == 2

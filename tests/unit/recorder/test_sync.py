@@ -17,7 +17,7 @@ from torch import autograd, nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
-from traceml.recorder.hooks import sync  # noqa: E402
+from traceml.recorder.hooks import sync, sync_groups  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema import phases  # noqa: E402
 from traceml.schema.records import StepRecord, Watching  # noqa: E402
@@ -50,7 +50,8 @@ def ranks(group: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def taken() -> list[Any]:
-    return [getattr(owner, name, None) for owner, name in PLACES]
+    """What stands there, as it stands there: `getattr` of a C++ class would make something else of it."""
+    return [owner.__dict__.get(name) for owner, name in PLACES]
 
 
 def train(model: Any, num_steps: int = 3, *, within: Any = lambda: None) -> None:
@@ -100,6 +101,19 @@ def test_everything_is_given_back(group: None, tmp_path: Path, monkeypatch: pyte
     made.session.close("end")
 
     assert taken() == before
+
+
+@pytest.mark.parametrize("name", ["send", "allreduce", "barrier"])
+def test_what_was_given_back_is_a_method_as_before(ranks: Recording, name: str) -> None:
+    before = dict(dist.ProcessGroup.__dict__)
+    groups = sync_groups.Groups(ranks.session.pen)
+    groups._watch(("send", "allreduce", "barrier"), "why", whole_too=True)
+    assert dist.ProcessGroup.__dict__[name] is not before[name]
+
+    groups.remove()
+
+    assert dict(dist.ProcessGroup.__dict__) == before
+    assert dist.ProcessGroup.__dict__[name].__get__(dist.group.WORLD, dist.ProcessGroup).__self__ is dist.group.WORLD
 
 
 def test_a_backward_ends_where_the_wait_of_the_reducer_begins(ranks: Recording) -> None:

@@ -33,7 +33,7 @@ class Waits:
     def __init__(self, pen: Pen) -> None:
         self._pen, self._state = pen, State()
         self._calls, self._groups = Calls(pen), Groups(pen)
-        self._taken: list[tuple[Any, str, Any, Any, bool]] = []  # owner, name, original, ours, whether it was its own
+        self._taken: list[tuple[Any, str, Any, Any]] = []  # owner, name, what stood there, ours
         self._nodes = Nodes(pen, self._state)
         self._is_on = self._is_over = False
 
@@ -54,11 +54,11 @@ class Waits:
         self._is_over, self._state.is_open = True, False
         self._groups.remove()
         self._nodes.remove()
-        for owner, name, original, ours, was_own in self._taken:
+        for owner, name, stood, ours in self._taken:
             if owner.__dict__.get(name) is not ours:
                 continue
-            if was_own:
-                setattr(owner, name, original)
+            if stood is not None:
+                setattr(owner, name, stood)
             else:
                 delattr(owner, name)
         self._taken.clear()
@@ -88,7 +88,8 @@ class Waits:
         ours = self._make_wait(original)
         if asks_compiler and is_compiling is not None:
             ours = _eager(original, ours, is_compiling)
-        self._taken.append((owner, name, original, ours, name in owner.__dict__))
+        stood = owner.__dict__.get(name)  # a C++ class holds descriptors: what `getattr` gives binds no `self` any more
+        self._taken.append((owner, name, stood, ours))
         setattr(owner, name, ours)
 
     def _make_wait(self, real: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,7 +32,9 @@ class Groups:
 
     def __init__(self, pen: Pen) -> None:
         self._pen = pen
-        self._taken: list[tuple[str, Any, Any, bool]] = []  # name, original, ours, whether it was the class's own
+        self._taken: list[
+            tuple[str, Any, Any]
+        ] = []  # name, what stood there (a descriptor: `getattr` unbinds it), ours
         self._is_over = False
         self._num_groups = 0
         self._num_models = -1
@@ -60,9 +62,9 @@ class Groups:
         """Gives everything back."""
         self._is_over = True
         owner = sys.modules["torch.distributed.distributed_c10d"].ProcessGroup if self._taken else None
-        for name, original, ours, was_own in self._taken:
+        for name, stood, ours in self._taken:
             if owner is not None and owner.__dict__.get(name) is ours:
-                setattr(owner, name, original) if was_own else delattr(owner, name)
+                setattr(owner, name, stood) if stood is not None else delattr(owner, name)
         self._taken.clear()
 
     def _tell(self, reason: str) -> None:
@@ -76,7 +78,7 @@ class Groups:
             original = getattr(owner, name, None)
             if original is not None and all(taken[0] != name for taken in self._taken):
                 ours = self._make(original, reason, world_size + whole_too)
-                self._taken.append((name, original, ours, name in owner.__dict__))
+                self._taken.append((name, owner.__dict__.get(name), ours))
                 setattr(owner, name, ours)
 
     def _make(self, original: Any, reason: str, below: int) -> Any:
