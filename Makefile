@@ -68,7 +68,8 @@ types: $(VENV)/.stamp-dev ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(VENV)/.stamp-dev ## the unit tests
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not alone" tests/unit
+	$(BIN)/python -m pytest -q -m alone tests/unit/recorder
 
 processes: $(VENV)/.stamp-dev ## the tests with real processes, without those that `make ranks` and `make terminal` run
 	$(BIN)/python -m pytest -q -n $(WAITING_JOBS) -m "not ranks and not terminal" tests/processes

@@ -39,6 +39,9 @@ def rotating_straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     if whole.num_units < limits.min_units or straggler(facts, limits) is not None:
         return None
     cost, num_culprits = unit_cost(ledger, rank, lambda chunk: chunk.lost), culprits(whole)
+    most = max((rank.gain.total for rank in whole.by_rank), default=0)
+    if most > limits.culprits_share * whole.lost.total:
+        return None  # whoever comes last by a hair in the other steps, one rank holds most of it
     if cost.low_share < limits.rotating_share or num_culprits <= limits.culprits_share * len(whole.ranks):
         return None
     impact, kind = impact_of(cost, drift_ns(whole)), kind_of(whole.moments, limits)

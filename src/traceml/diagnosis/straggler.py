@@ -17,7 +17,7 @@ from traceml.schema import units
 from traceml.schema.phases import BETWEEN_STEPS, IN_STEP, label
 
 if TYPE_CHECKING:
-    from traceml.analysis.facts import Facts, RankFacts
+    from traceml.analysis.facts import Facts, LedgerFacts, RankFacts
     from traceml.diagnosis.finding import Impact
     from traceml.diagnosis.thresholds import Thresholds
     from traceml.schema.syncs import UnitSums
@@ -123,15 +123,29 @@ def late_rank(facts: Facts, limits: Thresholds) -> Optional[Late]:
     judged, ledger = judged_rank(facts, limits), facts.ledger
     if judged is None or ledger is None or ledger.whole is None or undecided(facts, limits):
         return None
+    if ledger.whole.num_units < limits.min_units:
+        return None
+    gains = [rank.gain.total for rank in ledger.whole.by_rank]
+    for at in sorted(range(len(gains)), key=lambda place: -gains[place]):
+        late = _late(ledger, at, judged, limits)
+        if late is not None:
+            return late
+    return None
+
+
+def _late(ledger: LedgerFacts, at: int, judged: RankFacts, limits: Thresholds) -> Optional[Late]:
+    """This rank, where it surely costs the others something: last beyond luck, or most of what all would win."""
     whole = ledger.whole
-    at = max(range(len(whole.ranks)), key=lambda place: whole.by_rank[place].gain.total)
-    sums = whole.by_rank[at]
+    assert whole is not None
+    sums, all_gains = whole.by_rank[at], sum(rank.gain.total for rank in whole.by_rank)
     clumps = clumping([(chunk.by_rank[at].num_last, chunk.num_units) for chunk in ledger.chunks])
     luck = chance_of_last(round(sums.num_last / clumps), round(whole.num_units / clumps), len(whole.ranks))
-    if whole.num_units < limits.min_units or luck >= limits.last_by_luck:
+    holds_most = all_gains > 0 and sums.gain.total >= limits.gain_of_one * all_gains
+    if luck >= limits.last_by_luck and not holds_most:
         return None
     cost = unit_cost(ledger, judged, lambda chunk: chunk.by_rank[at].gain)
-    if cost.low_share < limits.straggler_share:
+    least = limits.straggler_share if luck < limits.last_by_luck else limits.rotating_share
+    if not least <= cost.low_share < cost.share < 1:  # a whole period cannot be won: other steps than were counted
         return None
     means = {name: ns / whole.num_units for name, ns in zip(whole.phases, sums.excess_ns) if ns > 0}
     excess = dict(sorted(means.items(), key=lambda item: -item[1]))

@@ -64,6 +64,8 @@ class Thresholds:
     straggler_share: float = 0.03
     #: Being last that often by luck must be this rare, over all ranks; 0.05 to 1e-6 gave the same names.
     last_by_luck: float = 1e-4
+    #: Ranks that are late in turn, or by luck, share what could be won; one that validates alone held 97 % of it.
+    gain_of_one: float = 0.80
     #: A true cause at 20 ms covers 0.9 and more of what its rank does more; the best phase beside a busy core 0.49.
     excess_coverage: float = 0.6
     #: Healthy runs lose up to 6 % to whoever happens to be last, 9 beside other jobs; delays of 5 ms in turn 15 to 21.

@@ -56,7 +56,26 @@ def test_no_straggler_just_below_the_share() -> None:
 
 
 def test_no_straggler_when_luck_could_do_it() -> None:
-    assert straggler(facts(LATE), replace(LIMITS, last_by_luck=1e-60)) is None
+    assert straggler(facts(LATE), replace(LIMITS, last_by_luck=1e-60, gain_of_one=1.01)) is None
+
+
+NOW_AND_THEN = World(phase="between_steps", delay_ms=300, rank=0, every=10)
+
+
+def test_a_rank_that_is_late_every_tenth_step_and_then_long_is_the_straggler_and_nothing_turns() -> None:
+    judged = facts(NOW_AND_THEN)
+    found = straggler(judged, LIMITS)
+
+    assert found is not None
+    assert (found.ranks, found.phases) == ((0,), ("between_steps",))
+    assert rotating_straggler(judged, LIMITS) is None
+    assert straggler(judged, replace(LIMITS, gain_of_one=1.01)) is None
+    assert rotating_straggler(judged, replace(LIMITS, gain_of_one=1.01)) is None
+
+
+@pytest.mark.parametrize("every", [40, 80])
+def test_one_or_two_long_steps_make_no_straggler(every: int) -> None:
+    assert straggler(facts(replace(NOW_AND_THEN, every=every)), LIMITS) is None
 
 
 def test_no_straggler_without_a_phase_that_covers_its_excess() -> None:

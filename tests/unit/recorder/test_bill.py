@@ -25,7 +25,7 @@ from traceml.schema.bill import Bill, Shed  # noqa: E402
 from traceml.schema.records import Fault  # noqa: E402
 from traceml.wire import edges  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.alone]
 
 GC = phases.PHASE_INDEX[phases.GC]
 US = 1e-6

@@ -16,7 +16,7 @@ from tests.unit.recorder.device_training import Training, bare_losses, told  # n
 from traceml.schema.bill import Bill, Shed  # noqa: E402
 from traceml.schema.records import Fault, MemoryReading, RankIdentity, Watching  # noqa: E402
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.alone]
 
 
 @pytest.fixture
