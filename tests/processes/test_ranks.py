@@ -128,6 +128,13 @@ def test_a_pause_of_the_script_is_no_hang(tmp_path: Path, do: str, events: list[
     assert found == events
 
 
+def test_a_rank_that_waits_for_a_process_of_its_own_that_works_is_no_hang(tmp_path: Path) -> None:
+    summary = train(tmp_path, "--do=delegate", "--at=40", "--steps=50", "--seconds=9").summary
+
+    found = [event["kind"] for event in summary["events"] if event["kind"] in ("hang", "wait for a rank")]
+    assert found == ["wait for a rank"]
+
+
 @pytest.mark.ranks
 def test_weights_and_graphs_of_every_way_to_train_in_parallel_are_those_of_a_bare_run(tmp_path: Path) -> None:
     script = str(running.SCRIPTS / "ranks_harmless.py")

@@ -89,3 +89,19 @@ def _is_running(path: Path) -> bool:
         return path.read_bytes().rpartition(b")")[2].split()[0] == b"R"
     except (OSError, IndexError):
         return False
+
+
+def children_cpu_s(pid: int) -> float:
+    """The CPU that the living processes below this one have used so far, in seconds; 0 where there are none."""
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return 0.0
+    spent = 0.0
+    for process in below:
+        try:
+            times = process.cpu_times()
+        except psutil.Error:  # it has just gone
+            continue
+        spent += times.user + times.system
+    return spent

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Sequence
 
 from traceml.analysis.stalls import Periods, stall_of
+from traceml.collect.processes import children_cpu_s
+from traceml.schema import phases
 from traceml.schema.records import Event
 from traceml.schema.stalls import ASLEEP, BUSY, ENDED, GONE, Stall
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from traceml.schema.records import LiveSlot, ProcessSample, StepRecord
 
 _BUSY_PERCENT: Final = 10.0  # of a core
+_OLD_NS: Final = 2_000_000_000  # before it could be a stall
 _RENEWED_NS: Final = 10_000_000_000
 _LEFT: Final = ("shutdown", "trace-max-steps")  # the training goes on unseen
 
@@ -28,6 +31,7 @@ class Stalling:
         self._does: dict[int, str] = {}
         self._stall: Optional[Stall] = None
         self._told_ns = 0
+        self._children: dict[int, tuple[int, float]] = {}  # of a rank that sleeps: when, and what they had used by then
 
     def feed(self, steps: Sequence[StepRecord]) -> None:
         """Takes newly finished steps in."""
@@ -54,6 +58,7 @@ class Stalling:
         for tail, end in zip(tails, ends):
             if end is not None or life.is_gone(tail.pid):
                 does[tail.state.identity.rank] = ENDED if end is not None and end.how == "end" else GONE
+        self._ask_children(slots, tails, does, now_ns=now_ns)
         world_size = max((tail.state.identity.world_size for tail in tails), default=1)
         stall = stall_of(slots, now_ns=now_ns, p99_ns=self._periods.p99_ns(), does=does, world_size=world_size)
         if stall is None:
@@ -68,6 +73,22 @@ class Stalling:
             self._told_ns = now_ns
             events.append(_event(stall, now_ns))
         return events
+
+    def _ask_children(
+        self, slots: Sequence[LiveSlot], tails: Sequence[RingTail], does: dict[int, str], *, now_ns: int
+    ) -> None:
+        """A rank that sleeps between its steps may wait for a process that it has started, and that works."""
+        pids = {tail.state.identity.rank: tail.pid for tail in tails}
+        for slot in slots:
+            is_old = slot.rank in pids and slot.phase == phases.BETWEEN_STEPS and now_ns - slot.since_ns >= _OLD_NS
+            if does.get(slot.rank) != ASLEEP or not is_old:
+                self._children.pop(slot.rank, None)
+                continue
+            spent_s, before = children_cpu_s(pids[slot.rank]), self._children.get(slot.rank)
+            self._children[slot.rank] = (now_ns, spent_s)
+            share = (spent_s - before[1]) / max(1, now_ns - before[0]) * 1e9 if before else 0.0
+            if 100 * share >= _BUSY_PERCENT:
+                does[slot.rank] = BUSY
 
     def marked(self, slots: Sequence[LiveSlot]) -> list[LiveSlot]:
         """The slots, with what is seen of a stall in that of the rank that is waited for."""

@@ -145,7 +145,7 @@ def _late(ledger: LedgerFacts, at: int, judged: RankFacts, limits: Thresholds) -
         return None
     cost = unit_cost(ledger, judged, lambda chunk: chunk.by_rank[at].gain)
     least = limits.straggler_share if luck < limits.last_by_luck else limits.rotating_share
-    if not least <= cost.low_share < cost.share < 1:  # a whole period cannot be won: other steps than were counted
+    if cost.low_share < least or cost.share >= 1:  # a whole period cannot be won: other steps than were counted
         return None
     means = {name: ns / whole.num_units for name, ns in zip(whole.phases, sums.excess_ns) if ns > 0}
     excess = dict(sorted(means.items(), key=lambda item: -item[1]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -23,7 +25,7 @@ parser.add_argument("--where", default="none")  # input, backward: 20 ms late th
 parser.add_argument("--rank", type=int, default=1)
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--model", default="ddp")  # ddp, buffers, no_sync, own, fsdp2, pairs, part, one
-parser.add_argument("--do", default="")  # kill, raise, exit, sleep, pause, validate: at step --at
+parser.add_argument("--do", default="")  # kill, raise, exit, sleep, pause, validate, delegate: at step --at
 parser.add_argument("--at", type=int, default=0)
 parser.add_argument("--seconds", type=float, default=7.0)
 args = parser.parse_args()
@@ -75,6 +77,9 @@ def happens(step: int) -> None:
         dist.barrier()
     if not is_late:
         return
+    if args.do == "delegate":
+        busy = f"import time; end = time.monotonic() + {args.seconds}\nwhile time.monotonic() < end: pass"
+        subprocess.run([sys.executable, "-c", busy], check=True)
     if args.do == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if args.do == "exit":
