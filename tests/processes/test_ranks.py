@@ -107,6 +107,24 @@ def test_the_first_rank_that_dies_is_named_with_step_and_memory(tmp_path: Path, 
     assert "died" in result.stderr
 
 
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    ("do", "told"),
+    [
+        ("leave", ["", "; rank 1 had ended before, after 20 steps"]),
+        ("late", ["rank 1 left with exit code 5 in ", ""]),
+    ],
+)
+def test_a_rank_that_ends_early_or_with_a_code_behind_its_training_is_named(
+    tmp_path: Path, do: str, told: list[str]
+) -> None:
+    summary = train(tmp_path, f"--do={do}", "--at=20", "--steps=40").summary
+
+    (text,) = (event["text"] for event in summary["events"] if event["kind"] == "first death")
+    assert text.startswith(told[0])
+    assert text.endswith(told[1])
+
+
 def test_a_rank_that_does_not_come_is_a_hang_while_it_lasts_and_one_event(tmp_path: Path) -> None:
     options = ["--mode=cli", "--interval=0.5", "--nproc-per-node=3"]
     result = running.run(tmp_path, str(SCRIPT), "--do=sleep", "--at=40", "--steps=50", options=options)

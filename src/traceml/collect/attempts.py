@@ -90,10 +90,27 @@ def deaths_of(
     for death in _deaths(left, life, failures, now_ns=now_ns)[:MAX_DEATHS]:
         held = memory_of(death.rank)
         memory = f", {units.size(held)} held" if held is not None else ""
-        text = f"rank {death.rank} {death.how} in {phases.label(death.phase)}{memory}"
+        early = "" if events else _ended_before(death, tails)
+        text = f"rank {death.rank} {death.how} in {phases.label(death.phase)}{memory}{early}"
         kind = DEATH if events else FIRST_DEATH
         events.append(Event(kind, death.rank, death.step, death.at_ns, text=text))
     return events
+
+
+def _ended_before(death: RankDeath, tails: Sequence[RingTail]) -> str:
+    """Who had come to a good end before the first death, with fewer steps: the others then wait for it in vain."""
+    states = [tail.state for tail in tails if tail.state.end is not None and tail.state.end.how == "end"]
+    found = sorted(
+        (state.end.at_ns, state.identity.rank, state.last_step or 0)
+        for state in states
+        if state.end is not None and state.end.at_ns is not None and state.end.at_ns < death.at_ns
+    )
+    told = [
+        f"rank {rank} had ended before, after {units.count(steps)} steps"
+        for _, rank, steps in found
+        if steps < death.step
+    ]
+    return f"; {told[0]}" if told else ""
 
 
 def _deaths(tails: Iterable[RingTail], life: Life, failures: Failures, *, now_ns: int) -> list[RankDeath]:
@@ -115,7 +132,7 @@ def _deaths(tails: Iterable[RingTail], life: Life, failures: Failures, *, now_ns
 
 def _death(tail: RingTail, life: Life, failures: Failures, *, now_ns: int) -> Optional[RankDeath]:
     end = tail.state.end
-    if end is not None and end.how in _GOOD:
+    if end is not None and end.how in _GOOD and not _has_failed_later(tail, life):
         return None
     slot = tail.live(now_ns, alive=False)
     step, phase = failures.of(tail.name, slot.step) or (slot.step, slot.phase)
@@ -124,6 +141,12 @@ def _death(tail: RingTail, life: Life, failures: Failures, *, now_ns: int) -> Op
     else:
         at_ns = (life.gone_ns(tail.pid) if life.is_gone(tail.pid) else None) or slot.since_ns
     return RankDeath(tail.state.identity.rank, step, phase, at_ns, _how(tail, life))
+
+
+def _has_failed_later(tail: RingTail, life: Life) -> bool:
+    """Whether the process said goodbye as after a good end, and then left with a code: a `sys.exit(5)` is not seen."""
+    end, status = tail.state.end, life.wait_status(tail.pid)
+    return end is not None and end.how == "end" and status is not None and os.waitstatus_to_exitcode(status) > 0
 
 
 def _how(tail: RingTail, life: Life) -> str:

@@ -25,7 +25,9 @@ parser.add_argument("--where", default="none")  # input, backward: 20 ms late th
 parser.add_argument("--rank", type=int, default=1)
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--model", default="ddp")  # ddp, buffers, no_sync, own, fsdp2, pairs, part, one
-parser.add_argument("--do", default="")  # kill, raise, exit, sleep, pause, validate, delegate: at step --at
+parser.add_argument(
+    "--do", default=""
+)  # kill, raise, exit, sleep, pause, validate, delegate, leave: at step --at; late
 parser.add_argument("--at", type=int, default=0)
 parser.add_argument("--seconds", type=float, default=7.0)
 args = parser.parse_args()
@@ -66,7 +68,7 @@ class Model(nn.Module):  # type: ignore[misc]
         return self.last(Late.apply(self.norm(self.first(x))))
 
 
-def happens(step: int) -> None:
+def happens(step: int) -> None:  # noqa: C901  # a line a thing that happens
     if step != args.at or not args.at:
         return
     if args.do == "pause":
@@ -84,6 +86,8 @@ def happens(step: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if args.do == "exit":
         os._exit(5)
+    if args.do == "leave":
+        sys.exit(0)  # its data is over
     if args.do == "raise":
         raise ValueError("of the script's own")
 
@@ -126,3 +130,5 @@ for step, (x, y) in enumerate(loader, 1):
     happens(step)
 dist.barrier()
 dist.destroy_process_group()
+if args.do == "late" and is_late:
+    sys.exit(5)
