@@ -18,7 +18,7 @@ GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo pictures test check bench bench-long gpu-check scenarios ranks-grid compare-budget format lint types unit processes ranks trainings
-.PHONY: terminal floor39 matrix clean
+.PHONY: terminal long floor39 matrix clean
 
 help: ## what `make` can do
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -71,12 +71,15 @@ unit: $(VENV)/.stamp-dev ## the unit tests
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not alone" tests/unit
 	$(BIN)/python -m pytest -q -m alone tests/unit/recorder
 
-processes: $(VENV)/.stamp-dev ## the tests with real processes, without those that `make ranks` and `make terminal` run
-	$(BIN)/python -m pytest -q -n $(WAITING_JOBS) -m "not ranks and not terminal" tests/processes
+processes: $(VENV)/.stamp-dev ## the tests with real processes, without those of `make ranks`, `make terminal`, `make long`
+	$(BIN)/python -m pytest -q -n $(WAITING_JOBS) -m "not ranks and not terminal and not long" tests/processes
 
 terminal: $(VENV)/.stamp-dev ## both views in drawn terminals and in tmux, which is installed where it is missing
 	@bash .ci/tmux
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit/launch tests/processes/test_faces.py tests/processes/test_inline*.py tests/processes/test_attach.py
+	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit/launch tests/processes/test_faces.py tests/processes/test_panel.py tests/processes/test_inline*.py tests/processes/test_attach.py
+
+long: $(VENV)/.stamp-dev ## tests with real processes that CI leaves out, because they take long
+	$(BIN)/python -m pytest -q -m long tests/processes
 
 ranks: $(VENV)/.stamp-dev ## the tests with several ranks, those that CI leaves out too; 4 min or so
 	$(BIN)/python -m pytest -q tests/processes/test_ranks.py

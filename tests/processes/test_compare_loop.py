@@ -51,6 +51,7 @@ def test_the_same_loop_is_shown_in_every_place() -> None:
     assert len({loop_in(place) for place in places}) == 1
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.torch
 def test_the_loop_finds_a_step_that_became_twice_as_long(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.processes import running
 pytestmark = [
     pytest.mark.process,
     pytest.mark.torch,
+    pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel tells no waits for a core"),
 ]
 SCRIPT = str(running.SCRIPTS / "crowded.py")

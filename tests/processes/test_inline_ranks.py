@@ -12,7 +12,7 @@ from tests.processes import running
 from tests.processes.terminal import Terminal, traceml
 from traceml.report.output import read_output
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.terminal]
 RANKS = str(running.SCRIPTS / "starting_ranks.py")
 TRAINING = str(running.SCRIPTS / "ranks_training.py")
 

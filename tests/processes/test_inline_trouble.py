@@ -14,7 +14,7 @@ pytest.importorskip("pyte")
 from tests.processes import running
 from tests.processes.terminal import Terminal, traceml
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.terminal]
 SCRIPT = str(running.SCRIPTS / "prompting.py")
 TRAINING = str(running.RING_TRAINING)
 

@@ -69,6 +69,7 @@ def test_a_notebook_shows_its_card_and_its_run_ends_with_the_kernel(
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.long
 def test_a_notebooks_run_ends_at_shutdown_and_the_next_init_begins_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from tests.processes import running
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.process, pytest.mark.torch]
+pytestmark = [pytest.mark.process, pytest.mark.torch, pytest.mark.long]
 BURNING = str(running.SCRIPTS / "burning.py")
 
 

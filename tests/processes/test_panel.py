@@ -20,7 +20,7 @@ from traceml.launch.command import environment_of
 from traceml.launch.place import Place, prepare_run
 from traceml.schema.panel import PanelRequest
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.terminal]
 REQUEST = PanelRequest(120, 11, "true")
 TRAINING = """\
 import sys, time

@@ -84,6 +84,7 @@ def test_nobody_is_named_where_ranks_are_no_peers(tmp_path: Path, model: str, wh
     assert any(why in note for note in summary["coverage"]["notes"]), summary["coverage"]
 
 
+@pytest.mark.ranks
 def test_one_rank_alone_has_no_sync(tmp_path: Path) -> None:
     summary = train(tmp_path, "--steps=12", num_ranks=1).summary
 
@@ -93,7 +94,11 @@ def test_one_rank_alone_has_no_sync(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("do", "how"),
-    [("kill", "killed by SIGKILL"), ("raise", "failed with ValueError"), ("exit", "left with exit code 5")],
+    [
+        ("kill", "killed by SIGKILL"),
+        pytest.param("raise", "failed with ValueError", marks=pytest.mark.ranks),
+        pytest.param("exit", "left with exit code 5", marks=pytest.mark.ranks),
+    ],
 )
 def test_the_first_rank_that_dies_is_named_with_step_and_memory(tmp_path: Path, do: str, how: str) -> None:
     result = train(tmp_path, f"--do={do}", "--at=20", "--steps=60")
@@ -146,6 +151,7 @@ def test_a_pause_of_the_script_is_no_hang(tmp_path: Path, do: str, events: list[
     assert found == events
 
 
+@pytest.mark.ranks
 def test_a_rank_that_waits_for_a_process_of_its_own_that_works_is_no_hang(tmp_path: Path) -> None:
     summary = train(tmp_path, "--do=delegate", "--at=40", "--steps=50", "--seconds=9").summary
 
