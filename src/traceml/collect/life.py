@@ -6,6 +6,7 @@ import fcntl
 import os
 import select
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Final, Optional
@@ -19,6 +20,7 @@ from traceml.wire.ringfolder import RUN
 _INFO: Final = struct.Struct("=QQ11Ii")
 _INFO_EXIT: Final = 1 << 3
 _GET_INFO: Final = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
+_BEING_STARTED_S: Final = 2.0
 _SLACK_S: Final = 2.0  # create_time is the boot time plus ticks: it wanders with the wall clock
 
 
@@ -98,15 +100,16 @@ class Orphans:
     def __init__(self, ring_dir: Path, life: Life) -> None:
         self._ring_dir, self._life = ring_dir, life
         self._pids: set[int] = set()
+        self._known_from = time.monotonic() + _BEING_STARTED_S
 
     def are_there(self) -> bool:
-        """Whether one of them lives."""
+        """Whether one of them lives, or may just be on its way: until it runs it has its parent's environment."""
         self._pids = {pid for pid in self._pids if not self._life.is_gone(pid)}
         if not self._pids:
             self._pids = processes_of(self._ring_dir)
             for pid in self._pids:
                 self._life.watch(pid)
-        return bool(self._pids)
+        return bool(self._pids) or time.monotonic() < self._known_from
 
 
 def is_alive(pid: int, *, born_before: Optional[float] = None) -> bool:
