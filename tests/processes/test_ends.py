@@ -195,6 +195,7 @@ def test_a_launcher_killed_before_it_said_anything_leaves_the_training_its_summa
     process = running.start(tmp_path, SCRIPT, "200", "end")
     assert running.until(lambda: list((tmp_path / "logs").glob("*/manifest.json")))
     assert running.until(lambda: running.script_of(process.pid, SCRIPT))
+    assert running.until(lambda: running.collectors_of(tmp_path))  # without one the next command brings the run home
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     (folder,) = (tmp_path / "logs").iterdir()
