@@ -197,8 +197,9 @@ def attach(pen: Pen, model: Any, *, asked: bool = False) -> None:
 def _num_parameters(model: Any) -> Optional[int]:
     """Shared ones count once; None where some are not made yet, or a class of the user's has its own mind."""
     try:
-        parameters = sys.modules["torch"].nn.Module.parameters(model)
-        return sum(int(parameter.numel()) for parameter in parameters)
+        torch = sys.modules["torch"]
+        with torch._C.DisableTorchFunction():  # noqa: SLF001  # a mode of the script's counts its own operations
+            return sum(int(parameter.numel()) for parameter in torch.nn.Module.parameters(model))
     except Exception:  # noqa: BLE001  # guard: the user's own code may answer
         return None
 
