@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from time import perf_counter
-from typing import Any, Callable, Final, Optional
+from typing import Callable, Final, Optional
 
 from traceml.recorder.accelerator import Accelerator
 from traceml.recorder.clock import HOOK as CLOCK
@@ -15,6 +13,7 @@ from traceml.recorder.memory import HOOK as MEMORY
 from traceml.recorder.memory import Memory
 from traceml.recorder.pen import NEVER, Pen
 from traceml.recorder.room import Room
+from traceml.recorder.sight import out_of_sight
 from traceml.schema import phases
 
 HOOK: Final = "device"
@@ -124,9 +123,7 @@ def home_of(kind: str) -> Optional[int]:
 
     A script may keep its model on device 3 and never make that the current device.
     """
-    torch = sys.modules["torch"]
-    out_of_sight: Any = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)  # noqa: SLF001  # as inference
-    with out_of_sight():
+    with out_of_sight()():
         found = {
             parameter.device.index
             for model in forward.attached

@@ -16,6 +16,7 @@ from traceml.recorder.guard import say
 from traceml.recorder.hooks import copies
 from traceml.recorder.hooks.stand import METHOD, SLOT, ByFrame, ByMethod, Stand
 from traceml.recorder.pen import Pen
+from traceml.recorder.sight import out_of_sight
 from traceml.schema import phases
 from traceml.schema.model import ModelInfo
 from traceml.wire import edges
@@ -197,9 +198,8 @@ def attach(pen: Pen, model: Any, *, asked: bool = False) -> None:
 def _num_parameters(model: Any) -> Optional[int]:
     """Shared ones count once; None where some are not made yet, or a class of the user's has its own mind."""
     try:
-        torch = sys.modules["torch"]
-        with torch._C.DisableTorchFunction():  # noqa: SLF001  # a mode of the script's counts its own operations
-            return sum(int(parameter.numel()) for parameter in torch.nn.Module.parameters(model))
+        with out_of_sight()():
+            return sum(int(parameter.numel()) for parameter in sys.modules["torch"].nn.Module.parameters(model))
     except Exception:  # noqa: BLE001  # guard: the user's own code may answer
         return None
 

@@ -5,12 +5,12 @@ Installed only once an accelerator is in use. A model's own move (`Module.to`, a
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from typing import Any, Callable, Final
 
 from traceml.recorder.pen import Pen
+from traceml.recorder.sight import out_of_sight
 from traceml.wire import edges
 
 HOOK: Final = "h2d"
@@ -23,7 +23,7 @@ IsCopy = Callable[[Any, tuple[Any, ...], dict[str, Any]], bool]
 def install(pen: Pen, kind: str) -> None:
     """Puts wraps into `torch.Tensor`, which inherits these methods; `kind` is the type of the accelerator's devices."""
     torch = sys.modules["torch"]
-    places = (("to", _make_to(torch, kind)), ("cuda", _make_cuda(torch)), ("copy_", _make_copy(torch, kind)))
+    places = (("to", _make_to(torch, kind)), ("cuda", _make_cuda()), ("copy_", _make_copy(torch, kind)))
     wrapped: list[tuple[str, Any, Any]] = []
 
     def remove() -> None:
@@ -84,13 +84,8 @@ def _make(pen: Pen, real: Any, is_copy: IsCopy) -> Callable[..., Any]:
     return move
 
 
-def _out_of_sight(torch: Any) -> Any:
-    """To a mode or a subclass of the user's, reading an attribute is a function called; inside this it is not."""
-    return getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)  # noqa: SLF001  # as in inference
-
-
 def _make_to(torch: Any, kind: str) -> IsCopy:
-    device_class, tensor_class, out_of_sight = torch.device, torch.Tensor, _out_of_sight(torch)
+    device_class, tensor_class, unseen = torch.device, torch.Tensor, out_of_sight()
     named = kind + ":"
 
     def is_copy(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -102,34 +97,34 @@ def _make_to(torch: Any, kind: str) -> IsCopy:
             if target != kind and not target.startswith(named):
                 return False
         elif isinstance(target, tensor_class):
-            with out_of_sight():
+            with unseen():
                 return bool(target.device.type == kind and self.device.type == "cpu")
         elif not isinstance(target, int):
             return False  # a dtype
-        with out_of_sight():
+        with unseen():
             return bool(self.device.type == "cpu")
 
     return is_copy
 
 
-def _make_cuda(torch: Any) -> IsCopy:
-    out_of_sight = _out_of_sight(torch)
+def _make_cuda() -> IsCopy:
+    unseen = out_of_sight()
 
     def is_copy(self: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> bool:
-        with out_of_sight():
+        with unseen():
             return bool(self.device.type == "cpu")
 
     return is_copy
 
 
 def _make_copy(torch: Any, kind: str) -> IsCopy:
-    tensor_class, out_of_sight = torch.Tensor, _out_of_sight(torch)
+    tensor_class, unseen = torch.Tensor, out_of_sight()
 
     def is_copy(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         source = args[0] if args else kwargs.get("src")
         if not isinstance(source, tensor_class):
             return False
-        with out_of_sight():
+        with unseen():
             return bool(source.device.type == "cpu" and self.device.type == kind)
 
     return is_copy

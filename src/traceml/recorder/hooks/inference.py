@@ -7,7 +7,6 @@ has its None back. (A replaced `nn.Module.__call__` finds the same, but the comp
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import sys
@@ -17,6 +16,7 @@ from typing import Any, Callable, Final, Iterator
 
 from traceml.recorder.hooks import forward, optimizer
 from traceml.recorder.pen import Pen, no_matter, no_update
+from traceml.recorder.sight import out_of_sight
 from traceml.recorder.tracebacks import conceal
 from traceml.wire import edges
 from traceml.wire.ring import PUBLISHED
@@ -43,7 +43,7 @@ class Roots:
         if self._place == _CALL:
             pen.on_compiled.append(self._give_back)  # the compiler would guard it
         self._found: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._out_of_sight = getattr(sys.modules["torch"]._C, "DisableTorchFunction", contextlib.nullcontext)  # noqa: SLF001
+        self._out_of_sight = out_of_sight()
         self._is_told = True  # what the optimizers train; one that is not torch's does not tell
         self._optimizers: list[weakref.ref[Any]] = []  # seen since the search began
         self._num_searches = self._num_misses = self._num_calls = 0

@@ -5,13 +5,13 @@ A hook on the root is made anew for each backward and costs 6 to 10 us of it; on
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import weakref
 from typing import Any, Callable, Final
 
 from traceml.recorder.hooks import forward
 from traceml.recorder.pen import Pen
+from traceml.recorder.sight import out_of_sight
 
 _COMPILED_AUTOGRAD: Final = "torch._dynamo.compiled_autograd"
 
@@ -64,8 +64,7 @@ class Nodes:
             queue(state.ended)
 
         self._pen.skip(at_node)
-        out_of_sight: Any = getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)  # noqa: SLF001
-        with out_of_sight(), torch.enable_grad():
+        with out_of_sight()(), torch.enable_grad():
             trained = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
             if not trained or type(trained[-1]) is not torch.nn.Parameter:
                 return False
