@@ -22,7 +22,7 @@ from traceml.recorder.hooks.stand import SLOT
 from traceml.recorder.session import Session
 from traceml.recorder.step import trace_step
 
-NUM_WARM = 60
+NUM_WARM = 80
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Optional
 
 from traceml.schema.records import LoaderInfo
-from traceml.wire.edges import SERIAL_BITS
+from traceml.wire.edges import NUM_ALIKE, SERIAL_BITS, UNCOUNTED
 
 _NUM_TYPICAL = 32
 _MAX_ITERATORS = 1024
@@ -84,6 +84,24 @@ class _Iterator:
     period: int = 0  # of its newest fetch
 
 
+@dataclass
+class _Seen:
+    """The batches of a loader that says no batch size: how many samples they held when they were looked into."""
+
+    num_samples: int = 0
+    num_alike: int = 0
+
+    @property
+    def usual(self) -> Optional[int]:
+        """What a batch that is not looked into holds; None while each is."""
+        return self.num_samples if self.num_alike >= NUM_ALIKE else None
+
+    def count(self, num_samples: int) -> None:
+        """One more."""
+        self.num_alike = self.num_alike + 1 if num_samples == self.num_samples else 1
+        self.num_samples = num_samples
+
+
 class Fetches:
     """Follows the fetches of all iterators of one rank, over all its periods."""
 
@@ -104,6 +122,8 @@ class Fetches:
         self._typical_ns: deque[int] = deque(maxlen=_NUM_TYPICAL)
         self._known: tuple[int, ...] = ()  # the newest iterators that are training's
         self._training_loaders: set[int] = set()  # whose iterators they are
+        self._seen: dict[int, _Seen] = {}  # by loader
+        self._assumed: Optional[int] = None  # samples of the newest batch, by what its loader's others held
 
     def resume(self, serial: int, num_fetches: int, training: list[int]) -> None:
         """Goes on behind a stored step: the iterator in use, how many fetches it had, and which are training's."""
@@ -205,6 +225,13 @@ class Fetches:
 
     def counted(self, *, samples: Optional[int] = None, tokens: Optional[int] = None) -> None:
         """The batch just fetched was looked into: its samples and tokens."""
+        if samples == UNCOUNTED:
+            self._seen.clear()
+            return
+        if samples is not None:
+            self._seen.setdefault(self.serial >> SERIAL_BITS, _Seen()).count(samples)
+            samples -= self._assumed or 0
+            self._assumed = None
         for waited in (self.period.undecided.get(self.serial), self.period.training.get(self.serial)):
             if waited is not None:
                 waited.num_samples = _plus(waited.num_samples, samples)
@@ -354,8 +381,11 @@ class Fetches:
 
     def _num_samples(self, num_fetches: int) -> Optional[int]:
         info = self.loaders.get(self.serial >> SERIAL_BITS)
+        self._assumed = None
         if info is None or info.batch_size is None:
-            return None
+            seen = self._seen.get(self.serial >> SERIAL_BITS)
+            self._assumed = None if seen is None else seen.usual
+            return self._assumed
         if info.num_samples is None or info.drop_last:
             return info.batch_size
         return max(0, min(info.batch_size, info.num_samples - (num_fetches - 1) * info.batch_size)) or info.batch_size

@@ -353,3 +353,33 @@ def test_a_value_that_is_no_number_is_passed_over() -> None:
 
     assert [step.num_samples for step in steps] == [None] * 4
     assert [ms(step, "input") for step in steps] == [2] * 4
+
+
+def counted_loop(sizes: list[Optional[int]]) -> EdgeScript:
+    script = EdgeScript().iterator()
+    for size in sizes:
+        script.fetch(1)
+        if size is not None:
+            script.value(edges.SAMPLES, size)
+        script.step()
+    return script
+
+
+def test_a_batch_that_is_not_looked_into_holds_what_many_before_it_held() -> None:
+    sizes = [8] * edges.NUM_ALIKE + [None, None, 5, None, 5]
+
+    steps = counted_loop(sizes).steps()
+
+    assert [step.num_samples for step in steps[edges.NUM_ALIKE :]] == [8, 8, 5, None, 5]
+
+
+def test_a_few_batches_alike_say_nothing_of_the_next() -> None:
+    steps = counted_loop([*[8] * (edges.NUM_ALIKE - 1), None]).steps()
+
+    assert steps[-1].num_samples is None
+
+
+def test_where_looking_has_ended_nothing_is_assumed() -> None:
+    steps = counted_loop([*[8] * edges.NUM_ALIKE, edges.UNCOUNTED, None]).steps()
+
+    assert [step.num_samples for step in steps[-3:]] == [8, 8, None]

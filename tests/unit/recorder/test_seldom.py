@@ -100,6 +100,46 @@ def test_batches_of_a_loader_without_a_size_are_counted_one_by_one_whatever_they
     assert [record.num_samples for record in recording.steps()] == [8, 8, 8, 8, 5, 7, 3, 6, None, 0, 9]
 
 
+def train_on_pairs(sizes: list[int]) -> None:
+    batches = [(torch.ones(size, 4), torch.ones(size)) for size in sizes]
+    for _ in DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch):
+        with trace_step():
+            torch.ones(1, requires_grad=True).sum().backward()
+
+
+def num_looks(recording: Recording) -> int:
+    return bytes(recording.session.pen.codes).count(edges.SAMPLES)
+
+
+def test_batches_that_are_all_alike_are_looked_into_now_and_then(recording: Recording) -> None:
+    train_on_pairs([8] * 400)
+    looks = num_looks(recording)
+
+    assert [record.num_samples for record in recording.steps()] == [8] * 400
+    assert edges.NUM_ALIKE <= looks < 200  # ten a second and one at the end
+
+
+def test_batches_of_changing_sizes_are_all_looked_into(recording: Recording) -> None:
+    sizes = [8, 7] * 150
+    train_on_pairs(sizes)
+
+    assert [record.num_samples for record in recording.steps()] == sizes
+
+
+def test_a_size_that_changes_late_is_seen_at_the_next_housekeeping_and_for_good(recording: Recording) -> None:
+    batches = [(torch.ones(size, 4), torch.ones(size)) for size in [8] * 100 + [5, 6] * 20]
+    for number, _ in enumerate(DataLoader(batches, batch_size=None, collate_fn=lambda batch: batch)):
+        with trace_step():
+            torch.ones(1, requires_grad=True).sum().backward()
+            if number == 99:
+                recording.session.pen.tend_soon()
+
+    found = [record.num_samples for record in recording.steps()]
+
+    assert found[:100] == [8] * 100
+    assert found[100:] == [5, 6] * 20
+
+
 def test_where_no_forward_is_to_be_seen_no_step_looks_for_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ _NO_BATCH: Final = edges.CLOSE_NO_BATCH
 _SAMPLES: Final = edges.SAMPLES
 _MAX_ITERATORS: Final = 1024
 _MAX_LOADERS: Final = 200
+_NEVER_ALIKE: Final = -(1 << 62)
 _NUM_LOOKS: Final = 3  # batches of a loader that are looked into before it is known whether that is needed
 
 
@@ -34,7 +35,9 @@ class Loaders:
         self._epochs: dict[int, int] = {}
         self._looks: dict[int, Optional[Callable[[Any], None]]] = {}
         self._num_looks: dict[int, int] = {}
+        self._number_in_use = 0  # of the loader whose batches are fetched
         self._is_blind = False
+        pen.late_looks.append(self.look_again)
 
     def start(self, loader: Any, settings_of: Optional[Callable[[Any], LoaderInfo]] = None) -> int:
         """The serial of a new iterator of `loader`, announced in the ring; the loader's settings when they are new."""
@@ -57,11 +60,13 @@ class Loaders:
             self.started(iterator, serial)
         self._pen.value(edges.SERIAL, serial)
         self._pen.iterator = id(iterator)
-        self._pen.look = self._looks.get(serial >> edges.SERIAL_BITS)
+        self._number_in_use = serial >> edges.SERIAL_BITS
+        self._pen.look = self._looks.get(self._number_in_use)
 
     def stop_looking(self) -> None:
         """No batch is looked into any more: samples and tokens are counted only by what a loader says."""
         self._is_blind = True
+        self._pen.value(_SAMPLES, edges.UNCOUNTED)
         self._looks = dict.fromkeys(self._looks)
         self._pen.look = None
 
@@ -97,7 +102,7 @@ class Loaders:
         if _num_tokens(batch) is not None:
             self._looks[number] = self._look_tokens
         elif self._infos[number].batch_size is None:
-            self._looks[number] = self._samples_of(type(batch)) if looks >= _NUM_LOOKS else self._looks[number]
+            self._looks[number] = self._look_samples() if looks >= _NUM_LOOKS else self._looks[number]
         elif looks >= _NUM_LOOKS:
             self._looks[number] = None
         self._pen.look = self._looks[number]
@@ -106,29 +111,33 @@ class Loaders:
     def _look_tokens(self, batch: Any) -> None:
         self._count(batch, samples=self._infos_of_current_have_no_size())
 
-    def _samples_of(self, kind: type[Any]) -> Callable[[Any], None]:
-        """Counts the samples of each batch; of those that are `kind`, a pair or list, by their first tensor at once."""
-        pen, look_samples = self._pen, self._look_samples
-        nxt, mask, codes, stamps = pen.nxt, pen.mask, pen.codes, pen.stamps
+    def _look_samples(self) -> Callable[[Any], None]:
+        """Counts the samples of each batch; once many were alike, of one now and then: looking is a tenth of our cost.
 
-        def look_first(batch: Any) -> None:
-            try:
-                num_samples = batch[0].shape[0] if batch.__class__ is kind else None
-            except (AttributeError, IndexError, TypeError):
-                num_samples = None
-            if num_samples.__class__ is not int:
-                look_samples(batch)
+        Where such a look finds another number, each is looked into from then on.
+        """
+        pen = self._pen
+        newest, num_alike, is_steady = -1, 0, False
+
+        def look(batch: Any) -> None:
+            nonlocal newest, num_alike, is_steady
+            num_samples = _num_samples(batch)
+            if num_samples is None:
+                newest = -1
                 return
-            k = nxt() & mask
-            codes[k] = _SAMPLES
-            stamps[k] = num_samples
+            pen.value(_SAMPLES, num_samples)
+            if num_samples != newest:
+                newest, num_alike = num_samples, _NEVER_ALIKE if is_steady else 0
+            num_alike += 1
+            if num_alike >= edges.NUM_ALIKE:
+                is_steady, pen.look = True, None
 
-        return look_first if kind in {tuple, list} else look_samples
+        return look
 
-    def _look_samples(self, batch: Any) -> None:
-        num_samples = _num_samples(batch)
-        if num_samples is not None:
-            self._pen.value(edges.SAMPLES, num_samples)
+    def look_again(self) -> None:
+        """Keeping house: the next batch is looked into, be its loader's others alike or not."""
+        if self._pen.look is None:
+            self._pen.look = self._looks.get(self._number_in_use)
 
     def _infos_of_current_have_no_size(self) -> bool:
         serial = self._serials.get(self._pen.iterator, 0)
