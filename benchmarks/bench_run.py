@@ -20,6 +20,7 @@ def start_and_end(num_pairs: int) -> list[str]:
         row(
             "training's end to the prompt", 1, "s", compare(outcomes, lambda one: one.end_s, paired=False), signed=False
         ),
+        row("of that, more than the bare script", None, "s", compare(outcomes, lambda one: one.end_s, paired=True)),
     ]
 
 
