@@ -24,6 +24,7 @@ _MAX_TAKEN: Final = 512  # of one step; a long evaluation between two steps is t
 _MIN_TOLD: Final = 32  # events that may be told at a step's end; above, twice as many as the step had
 _MAX_GAP_S: Final = 8e-6  # between two copies: too short to put work of another kind between them
 _INDEX: Final = (1 << edges.DEVICE_BITS) - 1
+_SAY_AGAIN: Final = 1 << 13  # entries; whoever lost the chain finds it again there
 _MAX_DELTA: Final = 1 << (53 - edges.TIME_BITS)  # of indices: 20 bits of a whole double
 _UNITS_PER_MS: Final = 1_000_000 / edges.TIME_UNIT_NS
 
@@ -99,6 +100,7 @@ class DeviceClock:
         self._steps: deque[_Step] = deque()
         self._chains: dict[int, tuple[Any, int, float]] = {}  # by device: its newest told event, index, rounding
         self._told: Optional[int] = None  # the device whose chain is the newest in the ring
+        self._told_at = 0  # the edge from which that was said
         self._is_on = False
 
     def start(self) -> None:
@@ -274,7 +276,7 @@ class DeviceClock:
             if j - i >= _MAX_DELTA or abs(units) >= edges.TIME_BIAS:
                 self._begin_chain(device, j, event)
                 continue
-            if device != self._told:
+            if device != self._told or j - self._told_at >= _SAY_AGAIN:
                 self._begin_chain(device, i, before)  # goes on from the event that was told last
             k = count() & mask
             codes[k] = edges.DEVICE_AT
@@ -284,7 +286,7 @@ class DeviceClock:
     def _begin_chain(self, device: int, j: int, event: Any) -> None:
         self._pen.value(edges.DEVICE_FROM, device << edges.DEVICE_BITS | j & _INDEX)
         self._chains[device] = (event, j, 0.0)
-        self._told = device
+        self._told, self._told_at = device, j
 
     def _drop(self, step: _Step) -> None:
         self._pen.value(edges.DEVICE_LOST, len(step.events) + step.num_missed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ torch = pytest.importorskip("torch")
 from tests.accelerator import Accelerator  # noqa: E402
 from tests.unit.recorder.conftest import Recording  # noqa: E402
 from tests.unit.recorder.device_training import Costs, Training, capture_step, untraced  # noqa: E402
+from traceml.recorder import clock, session  # noqa: E402
 from traceml.schema.phases import PHASE_INDEX, PHASES  # noqa: E402
 from traceml.schema.records import StepRecord  # noqa: E402
+from traceml.wire.ring import RingWriter  # noqa: E402
 
 pytestmark = pytest.mark.torch
 MS = 1_000_000
@@ -131,3 +134,18 @@ def test_steps_whose_events_were_lost_have_no_device_times_and_the_others_do(tmp
 
     assert [step.step for step in steps if step.device is None] == [1, 20, 21]
     assert len(steps) == 40
+
+
+def test_a_reader_that_comes_late_finds_the_chain_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "RingWriter", functools.partial(RingWriter, num_edges=1 << 12))
+    monkeypatch.setattr(clock, "_SAY_AGAIN", 1 << 9)
+    device = Accelerator()
+    recording = Recording(tmp_path, machine=device.machine())
+    training = Training(device, Costs(input_ms=1, launch_ms=0), num_steps=500)
+    training.after_step = device.wait
+    training.run()
+    steps = recording.steps()
+
+    timed = [step for step in steps if step.device is not None]
+    assert 100 < len(steps) < 400  # the ring has been lapped
+    assert len(timed) > 0.7 * len(steps)
