@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import itertools
 import json
 import os
 import time
@@ -32,14 +33,13 @@ def bare(_: nn.Module) -> ContextManager[Any]:
 
 
 class Batches(Dataset[Any]):  # type: ignore[misc]  # mypy does not read torch
-    """Batches made beforehand, handed out in turn."""
+    """Batches made beforehand, handed out in turn, more than anybody wants."""
 
-    def __init__(self, num_batches: int) -> None:
-        self._num_batches = num_batches
+    def __init__(self) -> None:
         self._made = [(torch.randn(8, 32), torch.randint(0, 4, (8,))) for _ in range(16)]
 
     def __len__(self) -> int:
-        return self._num_batches
+        return 1 << 40
 
     def __getitem__(self, index: int) -> Any:
         return self._made[index % len(self._made)]
@@ -54,6 +54,7 @@ class Training:
         self.model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.criterion = nn.CrossEntropyLoss()
+        self.loader = DataLoader(Batches(), batch_size=None)
 
     def run(self, num_steps: int, trace: Trace) -> dict[str, list[float]]:
         """Trains; gives the CPU of thread and process in us a step, one a slice, and the wall of each step."""
@@ -61,7 +62,7 @@ class Training:
         process: list[float] = []
         wall: list[float] = []
         thread_ns, process_ns, before = time.thread_time_ns(), time.process_time_ns(), time.perf_counter_ns()
-        for i, (x, y) in enumerate(DataLoader(Batches(num_steps), batch_size=None), start=1):
+        for i, (x, y) in enumerate(itertools.islice(self.loader, num_steps), start=1):
             with trace(self.model):
                 self.optimizer.zero_grad(set_to_none=True)
                 loss = self.criterion(self.model(x), y)
