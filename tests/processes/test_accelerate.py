@@ -44,7 +44,11 @@ def numbers(result: running.Result) -> Sequence[int]:
     return [found[name] for name in ("steps", "micro_batches", "optimizer_steps", "world_size")]
 
 
-@pytest.mark.parametrize(("precision", "every", "num_steps"), [("no", 4, 6), ("no", 1, 22), ("bf16", 1, 22)], ids=str)
+@pytest.mark.parametrize(
+    ("precision", "every", "num_steps"),
+    [("no", 4, 6), pytest.param("no", 1, 22, marks=pytest.mark.long), ("bf16", 1, 22)],
+    ids=str,
+)
 def test_without_a_line_of_code_every_update_is_a_step_and_every_batch_a_micro_batch(
     tmp_path: Path, precision: str, every: int, num_steps: int
 ) -> None:
@@ -58,7 +62,9 @@ def test_without_a_line_of_code_every_update_is_a_step_and_every_batch_a_micro_b
     assert result.summary["coverage"]["faults"] == result.summary["coverage"]["notes"] == []
 
 
-@pytest.mark.parametrize(("precision", "every", "num_updates"), [("no", 4, 6), ("bf16", 1, 22)])
+@pytest.mark.parametrize(
+    ("precision", "every", "num_updates"), [("no", 4, 6), pytest.param("bf16", 1, 22, marks=pytest.mark.long)]
+)
 def test_a_traced_step_is_a_micro_batch_and_waits_for_its_own_fetch(
     tmp_path: Path, precision: str, every: int, num_updates: int
 ) -> None:

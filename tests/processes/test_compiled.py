@@ -27,7 +27,7 @@ def counted(*arguments: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.long)])
 def test_the_compiler_makes_the_same_graphs_with_and_without_us(tmp_path: Path, backend: str) -> None:
     bare = counted("bare", backend)
 

@@ -61,7 +61,14 @@ def test_the_traceback_of_a_ctrl_c_while_a_batch_is_made_is_that_of_a_bare_run(t
 
 @pytest.mark.parametrize(
     ("where", "how"),
-    [("forward", ""), ("forward", "traced"), ("backward", ""), ("loader", "traced"), ("worker", ""), ("optimizer", "")],
+    [
+        ("forward", "traced"),
+        ("worker", ""),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (("forward", ""), ("backward", ""), ("loader", "traced"), ("optimizer", ""))
+        ),
+    ],
 )
 def test_the_traceback_of_an_exception_is_that_of_a_bare_run(tmp_path: Path, where: str, how: str) -> None:
     alone = bare(tmp_path, RAISING, where)

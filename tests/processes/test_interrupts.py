@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.process, pytest.mark.torch]
 SCRIPT = str(running.SCRIPTS / "timeouts.py")
 
 
-@pytest.mark.parametrize(("how", "times"), [("traced", "2000"), ("inferred", "500")])
+@pytest.mark.parametrize(
+    ("how", "times"), [("traced", "2000"), pytest.param("inferred", "500", marks=pytest.mark.long)]
+)
 def test_every_exception_of_a_handler_arrives_and_the_recording_goes_on(tmp_path: Path, how: str, times: str) -> None:
     command = [sys.executable, "-W", "ignore", SCRIPT, times, how]
     bare, traced = (

@@ -43,7 +43,7 @@ def play(cwd: Path, *arguments: str, is_launched: bool) -> tuple[str, list[int]]
     return said, sorted(run["steps"] for run in runs)
 
 
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+@pytest.mark.parametrize("context", ["spawn", pytest.param("forkserver", marks=pytest.mark.long)])
 @pytest.mark.parametrize("is_launched", [False, True], ids=["python", "traceml run"])
 def test_loader_workers_are_no_runs(tmp_path: Path, context: str, is_launched: bool) -> None:
     said, steps = play(tmp_path, "workers", context, is_launched=is_launched)
@@ -54,7 +54,7 @@ def test_loader_workers_are_no_runs(tmp_path: Path, context: str, is_launched: b
         assert said.count("\n") == said.count("TraceML: ") == 2  # where it records, and the verdict
 
 
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+@pytest.mark.parametrize("context", ["spawn", pytest.param("forkserver", marks=pytest.mark.long)])
 def test_under_plain_python_a_child_is_a_run_once_it_trains(tmp_path: Path, context: str) -> None:
     said, steps = play(tmp_path, "beside", context, is_launched=False)
 
@@ -62,7 +62,7 @@ def test_under_plain_python_a_child_is_a_run_once_it_trains(tmp_path: Path, cont
     assert said.count("recording into") == 2
 
 
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+@pytest.mark.parametrize("context", [pytest.param("spawn", marks=pytest.mark.long), "forkserver"])
 def test_under_traceml_run_the_child_that_trains_alone_is_the_only_rank_of_a_run_of_its_own(
     tmp_path: Path, context: str
 ) -> None:

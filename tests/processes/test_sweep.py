@@ -48,6 +48,7 @@ def test_a_sweep_under_traceml_run_is_a_run_a_trial(tmp_path: Path) -> None:
     assert (result.code, result.stdout) == (0, bare(tmp_path))
 
 
+@pytest.mark.long
 def test_a_sweep_under_plain_python_is_a_run_a_trial(tmp_path: Path) -> None:
     command = [sys.executable, SWEEP, "runs"]
     done = subprocess.run(
@@ -59,7 +60,9 @@ def test_a_sweep_under_plain_python_is_a_run_a_trial(tmp_path: Path) -> None:
     assert done.stderr.count(b"recording into") == 5
 
 
-@pytest.mark.parametrize(("how", "steps", "failed"), [("loop", 56, 1), ("bare", 55, 0)])
+@pytest.mark.parametrize(
+    ("how", "steps", "failed"), [("loop", 56, 1), pytest.param("bare", 55, 0, marks=pytest.mark.long)]
+)
 def test_trials_without_init_and_shutdown_are_one_run_whose_steps_go_on(
     tmp_path: Path, how: str, steps: int, failed: int
 ) -> None:

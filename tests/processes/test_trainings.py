@@ -54,8 +54,10 @@ def test_a_training_under_traceml_run_ends_as_it_would_alone(
     ("how", "code", "told", "untold"),
     [
         ("end", 0, ("completed", "end", 0, 40), ("completed", "end", None, 40)),
-        ("exception", 1, ("failed", "exception", 1, 40), ("failed", "exception", None, 40)),
-        ("exit7", 7, ("failed", "exit", 7, 40), ("completed", "end", None, 40)),
+        pytest.param(
+            "exception", 1, ("failed", "exception", 1, 40), ("failed", "exception", None, 40), marks=pytest.mark.long
+        ),
+        pytest.param("exit7", 7, ("failed", "exit", 7, 40), ("completed", "end", None, 40), marks=pytest.mark.long),
         ("sigkill", -9, ("killed", "signal SIGKILL", 137, 40), ("unknown", "unknown", None, 40)),
     ],
 )

@@ -52,7 +52,9 @@ PYTEST = ("-m", "pytest", "-q", "-s", "-p", "no:cacheprovider")
 TWO_WORKERS = ("-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider")
 
 
-@pytest.mark.parametrize("options", [PYTEST, TWO_WORKERS], ids=["one process", "xdist"])
+@pytest.mark.parametrize(
+    "options", [pytest.param(PYTEST, marks=pytest.mark.long), TWO_WORKERS], ids=["one process", "xdist"]
+)
 def test_under_pytest_nothing_is_recorded_and_nothing_is_said(tmp_path: Path, options: tuple[str, ...]) -> None:
     said, steps = play(tmp_path, *options)
 
@@ -73,6 +75,7 @@ def test_whoever_asks_gets_one_run_a_shutdown(tmp_path: Path) -> None:
     assert steps == [10] * 4
 
 
+@pytest.mark.long
 def test_whoever_asks_in_two_workers_gets_the_runs_of_both(tmp_path: Path) -> None:
     _, steps = play(tmp_path, *TWO_WORKERS, TRACEML_IN_PYTEST="1")
 
