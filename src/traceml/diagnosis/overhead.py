@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Optional
 
-from traceml.diagnosis.finding import CRITICAL, WARNING, Evidence, Finding
+from traceml.diagnosis.finding import CRITICAL, INFO, WARNING, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, waits_often, waits_steadily
 from traceml.diagnosis.loader_advice import epoch_advice
 from traceml.diagnosis.price import (
@@ -21,6 +21,7 @@ from traceml.diagnosis.price import (
 from traceml.diagnosis.sentences import (
     clock_note,
     compute_share,
+    given_up,
     part_of,
     sentence,
     spread_of,
@@ -96,6 +97,8 @@ def overhead_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     is_blind = part.phase == IN_STEP and (bool(unseen_compute(rank)) or _may_replay(facts, rank, limits))
     is_unsure = bool(clock_note(facts, rank)) or is_blind
     at_most = WARNING if part.phase in _IS_WORK or is_unsure else CRITICAL
+    is_ours = part.phase in _RESTS and bool(given_up(rank))  # not the script's: what we missed lies in the rests
+    at_most = INFO if is_ours else at_most
     return Finding(
         diagnosis="OVERHEAD_BOUND",
         severity=severity_of(impact, rank, limits, at_most=at_most),
@@ -110,7 +113,7 @@ def overhead_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         ),
         ranks=(rank.state.identity.rank,),
         phases=(part.phase,),
-        impact=impact,
+        impact=None if is_ours else impact,
     )
 
 
@@ -164,6 +167,10 @@ def _next(part: Part, facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
     if part.phase in (EVAL, CHECKPOINT, GC):
         num_steps, each = units.count(part.spent.count), units.duration(part.spent.mean or 0.0)
         return _RARER[part.phase].format(num_steps=num_steps, each=each)
+    if part.phase in _RESTS and given_up(rank):
+        return (
+            "nothing in the script is known to be slow: TraceML itself failed to watch part of it; the fault is below"
+        )
     if part.phase == IN_STEP and _may_replay(facts, rank, limits):
         return f"if the step replays a CUDA graph, this is the model's own work: profile it; else {_NAME_IT[IN_STEP]}"
     if part.phase == IN_STEP and FORWARD in unseen_compute(rank) and FORWARD not in rank.state.unwatched:

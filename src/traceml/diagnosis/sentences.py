@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from traceml.schema import units
 from traceml.schema.distribution import Distribution, middle_of
-from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER, label
+from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER, PHASE_INDEX, label
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts, RankFacts
@@ -96,8 +96,16 @@ def phases_in_words(rank: RankFacts, names: tuple[str, ...]) -> str:
     )
 
 
+def given_up(rank: RankFacts) -> tuple[str, ...]:
+    """Phases that were watched until a fault of ours took their hook off: their time is in the rests from there on."""
+    return tuple(fault.hook for fault in rank.state.faults if fault.is_off and fault.hook in PHASE_INDEX)
+
+
 def unseen_note(rank: RankFacts) -> str:
     """What must be said of phases that were never seen, with the reason where one is known; else nothing."""
+    lost = ", ".join(label(phase) for phase in given_up(rank))
+    if lost:
+        return f"; {lost}: not watched any more after a fault of ours, so its time is in the rests"
     said = "; no training loader was seen, so input was not measured" if rank.phase_ns(INPUT) is None else ""
     unseen = unseen_compute(rank)
     if unseen:

@@ -28,6 +28,11 @@ class Proxy:
     def __init__(self, inner: Any) -> None:
         object.__setattr__(self, _INNER, inner)
 
+    @classmethod
+    def __torch_function__(cls, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What torch asks of anything that it is given in a tensor's place."""
+        return function(*_bare(args), **{name: _bare(value) for name, value in (kwargs or {}).items()})
+
     def __getattr__(self, name: str) -> Any:
         return getattr(inner_of(self), name)
 
@@ -70,6 +75,12 @@ def inner_of(proxy: Any) -> Any:
 def is_proxy(value: Any) -> bool:
     """Whether something is a proxy of ours, whatever class it says it has."""
     return issubclass(type(value), Proxy)
+
+
+def _bare(value: Any) -> Any:
+    if type(value) in (list, tuple):
+        return type(value)(_bare(one) for one in value)
+    return inner_of(value) if is_proxy(value) else value
 
 
 def wrapped(kind: type[P], inner: Any) -> P:

@@ -20,6 +20,12 @@ from traceml.wire import edges
 _HOOK: Final = "wrap"
 _CODES: Final = {phases.H2D: edges.H2D, phases.BACKWARD: edges.BACKWARD, phases.OPTIMIZER: edges.OPTIMIZER}
 
+_NOT_WRAPPED: Final = {
+    phases.H2D: "wrap_h2d() of a {kind} watches nothing: wrap the function that copies it, copy = wrap_h2d(copy).",
+    phases.FORWARD: "wrap_forward() of a {kind} watches nothing: give it a model, or what is called for one.",
+    phases.BACKWARD: "wrap_backward() of a {kind} watches nothing: give it a loss, or what is called for a backward.",
+}
+
 _models = forward.Attached()  # given to wrap_forward: seen in every later run of this process too
 _optimizers = forward.Attached()
 
@@ -185,27 +191,21 @@ class _Optimizer(Proxy):
 
 
 class _Loss(Proxy):
-    """A loss, or an engine, whose backward is stamped; everything else is its own, and torch computes with it."""
+    """A loss, or an engine, whose backward is stamped; everything else is its own."""
 
     __slots__ = ()
-
-    @classmethod
-    def __torch_function__(cls, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What torch asks of anything that it is given in a tensor's place."""
-        return function(*_bare(args), **{name: _bare(value) for name, value in (kwargs or {}).items()})
 
     def backward(self, *args: Any, **kwargs: Any) -> Any:
         """As the inner one's own."""
         return _between(phases.BACKWARD, inner_of(self).backward, args, kwargs)
 
 
-def _bare(value: Any) -> Any:
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        return type(value)(_bare(one) for one in value)
-    return inner_of(value) if is_proxy(value) else value
-
-
 def _timed(call: Callable[..., Any], phase: str) -> Callable[..., Any]:
+    if not callable(call):
+        if step.current is not None:
+            step.current.say_once(f"{_HOOK} {phase}", _NOT_WRAPPED[phase].format(kind=type(call).__name__))
+        return call
+
     @functools.wraps(call, updated=())
     def timed(*args: Any, **kwargs: Any) -> Any:
         return _copying(call, args, kwargs) if phase == phases.H2D else _between(phase, call, args, kwargs)

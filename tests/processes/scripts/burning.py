@@ -9,7 +9,7 @@ from typing import Any, Iterator
 import torch
 
 import traceml
-from traceml.recorder.hooks import loader
+from traceml.recorder.hooks import counting
 
 BURN_S = float(sys.argv[1]) * 1e-6
 torch.set_num_threads(1)
@@ -33,7 +33,7 @@ class Batches(torch.utils.data.IterableDataset):  # type: ignore[misc]  # torch 
         return ({"x": torch.ones(8, 16)} for _ in range(2400))
 
 
-loader._num_samples = look  # the seam: a hook that is slow
+counting.num_samples = look  # the seam: a hook that is slow
 model = torch.nn.Linear(16, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 traceml.init()

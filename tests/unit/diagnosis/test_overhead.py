@@ -11,6 +11,7 @@ from tests.builders import block_of, facts_of_steps, loader_info, numbered, rank
 from traceml.diagnosis.overhead import overhead_bound
 from traceml.diagnosis.thresholds import LIMITS
 from traceml.diagnosis.verdict import diagnose
+from traceml.schema.records import Fault
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts
@@ -238,6 +239,18 @@ def test_a_rest_that_may_hold_the_forward_is_no_red_and_says_so() -> None:
     assert found.severity == "warning"
     assert "never seen: forward, whose time is then in the rests" in found.why
     assert "no forward of it was seen" in found.next
+
+
+def test_where_a_fault_of_ours_ended_the_watching_nothing_in_the_script_is_blamed() -> None:
+    state = replace(rank_state(), faults=(Fault("input", "RuntimeError: no sizes", 3, is_off=True),))
+    steps = numbered([step_ms(input=60, forward=30)] * 3 + [step_ms(between_steps=60, forward=30)] * 60)
+
+    found = judged(facts_of_steps(steps, state=state))
+
+    assert found.severity == "info"
+    assert "input: not watched any more after a fault of ours" in found.why
+    assert "traceml.region" not in found.next
+    assert found.impact is None
 
 
 def test_a_phase_that_cannot_be_seen_here_is_named_with_the_reason() -> None:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
 from tests.unit.recorder.conftest import Recording  # noqa: E402
 from traceml.recorder.accelerator import Machine  # noqa: E402
-from traceml.recorder.hooks import loader as loader_hook  # noqa: E402
+from traceml.recorder.hooks import counting  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema import phases  # noqa: E402
 from traceml.schema.bill import Bill, Shed  # noqa: E402
@@ -164,7 +164,7 @@ def test_a_hook_of_an_optional_signal_that_costs_too_much_is_given_up(
         burn(80)
         return len(batch["x"])
 
-    monkeypatch.setattr(loader_hook, "_num_samples", slow)
+    monkeypatch.setattr(counting, "num_samples", slow)
     recording.session.limit(1.0)
     recording.session.pen.billing.interval_s = 0.0
 
@@ -249,7 +249,7 @@ def test_what_is_not_optional_is_never_given_up(tmp_path: Path) -> None:
 
 
 def test_within_the_budget_nothing_is_given_up(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader_hook, "_num_samples", lambda _: burn(80) or 8)
+    monkeypatch.setattr(counting, "num_samples", lambda _: burn(80) or 8)
     recording.session.limit(90.0)
     recording.session.pen.billing.interval_s = 0.0
 

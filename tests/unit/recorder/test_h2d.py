@@ -283,3 +283,31 @@ def test_by_hand_without_any_hook_the_phase_is_watched(device: Accelerator, tmp_
 
     assert "h2d" in seen(steps[0])
     assert "h2d" in [message for message in made.messages if isinstance(message, Watching)][-1].phases
+
+
+@pytest.mark.parametrize("batch", [{"x": 1}, [1, 2], (3,), None, 7, "text"], ids=repr)
+def test_what_can_neither_move_nor_be_called_is_given_back_and_that_is_said_once(
+    recording: Recording, capfd: pytest.CaptureFixture[str], batch: Any
+) -> None:
+    assert wrap_h2d(batch) is batch
+    assert wrap_h2d(batch) is batch
+    assert capfd.readouterr().err.count(f"wrap_h2d() of a {type(batch).__name__} watches nothing") == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        torch.sum,
+        lambda x: nn.functional.linear(x, torch.ones(2, 4)),
+        nn.Linear(4, 2),
+        lambda x: torch.stack([x, x]),
+        lambda x: torch.cat((torch.ones(1, 4), x)),
+        lambda x: torch.where(x > 0, x, -x),
+        lambda x: torch.ones(3, 4).copy_(x),
+        lambda x: torch.einsum("ij,ij->i", x, x),
+    ],
+)
+def test_a_tensor_given_to_wrap_h2d_that_is_never_moved_computes_like_itself(recording: Recording, use: Any) -> None:
+    batch = torch.arange(12.0).reshape(3, 4)
+
+    assert torch.equal(use(wrap_h2d(batch)), use(batch))

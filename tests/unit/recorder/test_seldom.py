@@ -10,13 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.utils.data import DataLoader  # noqa: E402
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler  # noqa: E402
 
 from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
 from tests.unit.recorder.models import Small, work  # noqa: E402
 from traceml.recorder import pen, step  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema import phases  # noqa: E402
+from traceml.schema.records import Fault  # noqa: E402
 from traceml.wire import edges  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -124,6 +125,32 @@ def test_batches_of_changing_sizes_are_all_looked_into(recording: Recording) -> 
     train_on_pairs(sizes)
 
     assert [record.num_samples for record in recording.steps()] == sizes
+
+
+def test_a_batch_sampler_of_torchs_says_its_size_whatever_the_batches_are(recording: Recording) -> None:
+    sampler = BatchSampler(SequentialSampler(range(42)), batch_size=16, drop_last=False)
+    for _ in DataLoader(torch.ones(42, 3, 8), batch_sampler=sampler, collate_fn=lambda batch: tuple(zip(batch))):
+        with trace_step():
+            torch.ones(1, requires_grad=True).sum().backward()
+
+    assert [record.num_samples for record in recording.steps()] == [16, 16, 10]
+
+
+def test_a_batch_that_cannot_be_counted_costs_the_count_and_nothing_else(recording: Recording) -> None:
+    class Nested:
+        @property
+        def shape(self) -> Any:
+            message = "no sizes"
+            raise RuntimeError(message)
+
+    for _ in DataLoader([Nested() for _ in range(20)], batch_size=None, collate_fn=lambda batch: batch):
+        with trace_step():
+            torch.ones(1, requires_grad=True).sum().backward()
+    steps = recording.steps()
+
+    assert [record.num_samples for record in steps] == [None] * 20
+    assert all("input" in seen(record) for record in steps)
+    assert not [body for body in recording.messages if isinstance(body, Fault)]
 
 
 def test_a_size_that_changes_late_is_seen_at_the_next_housekeeping_and_for_good(recording: Recording) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Callable, Final, Optional
 
+from traceml.recorder.hooks import counting
 from traceml.recorder.interrupts import let_pass
 from traceml.recorder.pen import Pen
 from traceml.recorder.tracebacks import conceal
@@ -99,7 +99,7 @@ class Loaders:
     def _look_first(self, number: int, batch: Any) -> None:
         """Decides from a loader's first batches whether each has to be looked into."""
         looks = self._num_looks[number] = self._num_looks.get(number, 0) + 1
-        if _num_tokens(batch) is not None:
+        if counting.num_tokens(batch) is not None:
             self._looks[number] = self._look_tokens
         elif self._infos[number].batch_size is None:
             self._looks[number] = self._look_samples() if looks >= _NUM_LOOKS else self._looks[number]
@@ -121,7 +121,7 @@ class Loaders:
 
         def look(batch: Any) -> None:
             nonlocal newest, num_alike, is_steady
-            num_samples = _num_samples(batch)
+            num_samples = counting.num_samples(batch)
             if num_samples is None:
                 newest = -1
                 return
@@ -145,10 +145,10 @@ class Loaders:
         return info is None or info.batch_size is None
 
     def _count(self, batch: Any, *, samples: bool) -> None:
-        num_samples = _num_samples(batch) if samples else None
+        num_samples = counting.num_samples(batch) if samples else None
         if num_samples is not None:
             self._pen.value(edges.SAMPLES, num_samples)
-        num_tokens = _num_tokens(batch)
+        num_tokens = counting.num_tokens(batch)
         if num_tokens is not None:
             self._pen.value(edges.TOKENS, num_tokens)
 
@@ -267,13 +267,16 @@ def _make_next(  # noqa: C901  # one hot path
 
 
 def _settings_of(loader: Any) -> LoaderInfo:
-    batch_size = getattr(loader, "batch_size", None)
+    batches, sampler = loader, getattr(loader, "batch_sampler", None)
+    if getattr(loader, "batch_size", None) is None and type(sampler) is sys.modules["torch"].utils.data.BatchSampler:
+        batches = sampler  # torch's own: what it says is what it does
+    batch_size = getattr(batches, "batch_size", None)
     return LoaderInfo(
         number=0,
         num_workers=_whole(getattr(loader, "num_workers", None)),
         batch_size=_whole(batch_size),
-        num_samples=_length(getattr(loader, "sampler", None)) if batch_size else None,
-        drop_last=_flag(getattr(loader, "drop_last", None)),
+        num_samples=_length(getattr(batches, "sampler", None)) if batch_size else None,
+        drop_last=_flag(getattr(batches, "drop_last", None)),
         pin_memory=_flag(getattr(loader, "pin_memory", None)),
         persistent_workers=_flag(getattr(loader, "persistent_workers", None)),
         prefetch_factor=_whole(getattr(loader, "prefetch_factor", None)),
@@ -345,23 +348,3 @@ def _length(sampler: Any) -> Optional[int]:
     except Exception as error:  # noqa: BLE001  # a sampler without an end, or with a __len__ of the user's that fails
         let_pass(error)
         return None
-
-
-def _num_tokens(batch: Any) -> Optional[int]:
-    ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
-    return ids.numel() if ids is not None and hasattr(ids, "numel") else None
-
-
-def _num_samples(batch: Any) -> Optional[int]:
-    """The leading dimension of the first tensor; shapes only, never values."""
-    for _ in range(4):
-        shape = getattr(batch, "shape", None)
-        if shape is not None:
-            return int(shape[0]) if shape else None
-        if isinstance(batch, (list, tuple)) and batch:
-            batch = batch[0]
-        elif isinstance(batch, Mapping):
-            batch = next(iter(batch.values()), None)
-        else:
-            break
-    return None
