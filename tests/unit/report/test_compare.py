@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.unit.report.compared_runs import BASE_MS, BUSY, run_of, slower, with_outliers
+from tests.unit.report.compared_runs import BASE_MS, BUSY, on_device, run_of, slower, with_outliers
 from traceml.errors import RunError, UsageError
 from traceml.report.compare.comparison import compare
 from traceml.report.compare.contract import Comparison
 from traceml.report.compare.schema import comparison_text, json_schema, schema_text
-from traceml.report.contract import BlockInfo, PeriodInfo, ProcessInfo, RankRow, RanksInfo, Report, SystemInfo
+from traceml.report.contract import BlockInfo, ProcessInfo, RankRow, RanksInfo, Report, SystemInfo
 
 
 def pair(before: Report, after: Report, **more: Any) -> Comparison:
@@ -201,18 +201,6 @@ def test_a_model_with_another_name_or_of_an_older_summary_is_the_same_kind(model
     assert pair(before, run_of(seed=2, model=model)).verdict.diagnosis != "INCOMPARABLE"
 
 
-def on_device(report: Report, *, wall_ms: float) -> Report:
-    """The run on the device's clock, its step half as long there as on the wall's."""
-    time = report.step_time
-    blocks = tuple(
-        replace(block, period_ms=block.period_ms / 2, wall_period_ms=wall_ms * (1 + 0.001 * (at % 5)))
-        for at, block in enumerate(time.blocks)
-    )
-    wall = PeriodInfo(wall_ms, wall_ms, wall_ms, wall_ms, wall_ms)
-    half = replace(time.period_ms, p50=(time.period_ms.p50 or 0.0) / 2)
-    return replace(report, step_time=replace(time, clock="device", blocks=blocks, period_ms=half, wall_period_ms=wall))
-
-
 @pytest.mark.parametrize(("wall_ms", "diagnosis"), [(20.0, "SAME"), (25.0, "REGRESSION"), (16.0, "IMPROVEMENT")])
 def test_two_clocks_are_compared_on_the_walls_which_both_have(wall_ms: float, diagnosis: str) -> None:
     """K1: A has device times, B the host's alone."""
@@ -221,6 +209,7 @@ def test_two_clocks_are_compared_on_the_walls_which_both_have(wall_ms: float, di
     assert found.verdict.diagnosis == diagnosis
     assert found.verdict.phase is None
     assert [row.phase for row in found.phases] == ["step"]
+    assert diagnosis != "REGRESSION" or found.verdict.next == "compare runs on one clock: they show which phase it is"
     assert any("compared on the wall's" in note for note in found.notes)
 
 
@@ -295,7 +284,7 @@ def test_too_few_steady_steps_are_undecided_with_the_count() -> None:
     found = pair(run_of(seed=1), run_of(seed=2, num_steps=5, name="short"))
 
     assert found.verdict.diagnosis == "UNDECIDED"
-    assert found.verdict.summary == "short has 5 steady steps, a comparison needs 8."
+    assert found.verdict.summary == "the run 'short' has 5 steady steps, a comparison needs 8."
     assert found.verdict.repeats is None
 
 

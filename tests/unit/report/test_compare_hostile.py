@@ -116,6 +116,7 @@ def with_mean(phase: str, factor: float) -> Callable[[Any], Any]:
         (edited(period_ms=lambda p: replace(p, p95=-1.0)), "step_time.period_ms.p95 is not within"),
         (replace(run_of(seed=2), process=ProcessInfo(waited_for_core_pct=400.0)), "process.waited_for_core_pct"),
         (replace(run_of(seed=2), throughput=ThroughputInfo(samples_per_s=1e300)), "throughput.samples_per_s"),
+        (replace(run_of(seed=2), throughput=ThroughputInfo(steps_per_s=5.0)), "steps a second do not agree"),
         (run_of(seed=2, world_size=0), "run.world_size"),
         (run_of(seed=2, startup_s=-3.0), "run.startup_s"),
     ],

@@ -165,37 +165,52 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     diagnosis = judge(found.typical, found.mean, moved, margins)
     of_typical, of_mean = direction(found.typical, margins), mean_direction(found.typical, found.mean, margins)
     is_slower = SLOWER in (of_typical, of_mean)
+    is_starved = found.drift >= MOST
     summary = sentences.summary(diagnosis, found.typical_step, found.mean_step, same_pct=_PERCENT * margins.same)
+    if is_starved and diagnosis == contract.UNDECIDED:
+        summary = sentences.summary_of_starved(found.typical_step)
     alike_pct = _alike_pct(diagnosis, found)
     if alike_pct is not None:
         summary = f"{summary} {_every_phase(alike_pct, sides)}"
     phase = None if alike_pct is not None else _culprit(diagnosis, found, of_typical=of_typical, is_slower=is_slower)
     repeats = None
     if diagnosis == contract.UNDECIDED:
-        is_starved = found.drift >= MOST
         repeats = None if is_starved else deciding_repeats(found.typical, margins, spread=found.spread)
         repeats = repeats and max(repeats, len(sides.before) + 1, len(sides.after) + 1)
     is_repeated = min(len(sides.before), len(sides.after)) > 1
     return CompareVerdict(
         diagnosis=diagnosis,
         summary=summary,
-        where=sentences.where(found.rows, diagnosis),
-        next=sentences.next_repeats(repeats, is_repeated=is_repeated, is_starved=found.drift >= MOST)
-        if diagnosis == contract.UNDECIDED
-        else sentences.next_step(diagnosis, phase, after=sides.after[-1], is_alike=alike_pct is not None),
+        where=sentences.where(found.rows, diagnosis, is_starved=is_starved),
+        next=_next(diagnosis, sides, found, phase=phase, repeats=repeats, is_alike=alike_pct is not None),
         basis=sentences.basis(
             num_before=len(sides.before),
             num_after=len(sides.after),
             drift_pct=_PERCENT * found.drift,
             is_repeated=is_repeated,
             is_interleaved=are_interleaved(sides.before, sides.after),
-            is_counted=all(waited_share_of(report) is not None for report in (*sides.before, *sides.after)),
+            is_counted=any(
+                (waited_share_of(report) or 0.0) >= LIMITS.starved_wait_share
+                for report in (*sides.before, *sides.after)
+            ),
         ),
         phase=phase,
         is_slower=is_slower,
         repeats=repeats,
         alike_pct=alike_pct,
     )
+
+
+def _next(
+    diagnosis: str, sides: _Sides, found: _Found, *, phase: Optional[str], repeats: Optional[int], is_alike: bool
+) -> str:
+    is_repeated = min(len(sides.before), len(sides.after)) > 1
+    if diagnosis == contract.UNDECIDED:
+        return sentences.next_repeats(repeats, is_repeated=is_repeated, is_starved=found.drift >= MOST)
+    if phase is not None:
+        return sentences.next_step(diagnosis, phase, after=sides.after[-1])
+    has_phases = any(row.phase not in (STEP, REST) for row in found.rows)
+    return sentences.next_without_phase(diagnosis, is_alike=is_alike, is_repeated=is_repeated, has_phases=has_phases)
 
 
 def _culprit(diagnosis: str, found: _Found, *, of_typical: int, is_slower: bool) -> Optional[str]:
@@ -230,11 +245,11 @@ def _too_short(sides: _Sides, limits: CompareLimits) -> Optional[CompareVerdict]
     for report, times in zip((*sides.before, *sides.after), (*sides.before_times, *sides.after_times)):
         steady, name = sum(times.blocks.num_steps) if times else 0, units.clean(report.run.name)[:_MAX_WORD]
         if steady < limits.min_steady_steps:
-            known = f"{name} has {steady} steady steps, a comparison needs {limits.min_steady_steps}."
+            known = f"the run '{name}' has {steady} steady steps, a comparison needs {limits.min_steady_steps}."
             return _undecided_for(known, "let the runs take more steps: some 100 show a change of 5 %")
         if report.throughput.steps_per_s is None and report.run.inferred:
             next_step = "put the step into `with traceml.trace_step(model):`, then run both again"
-            return _undecided_for(f"the inferred steps of {name} cannot be trusted.", next_step)
+            return _undecided_for(f"the inferred steps of the run '{name}' cannot be trusted.", next_step)
     return None
 
 

@@ -23,6 +23,7 @@ _OF_PHASE: Final = {phases.INPUT: "INPUT_BOUND", phases.H2D: "H2D_BOUND"}  # ver
 _OF_RANKS: Final = ("STRAGGLER", "ROTATING_STRAGGLER")  # who the others wait for is behind their waiting
 _STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
 _USUAL_REPEATS: Final = 5  # from four a side on the interval is exact, and one odd run of five moves it little
+_NONE_MOVED: Final = "no single phase beyond chance"
 ALL_ELSE: Final = "all else"  # in a table or a sentence: whatever it does not name
 _MINUS: Final = "-"  # as a terminal, a shell and a screen reader know it
 
@@ -73,7 +74,7 @@ def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: 
         return (
             f"{told}. That can be chance."
             if _has_changed(typical)
-            else f"{told}. The same is within {percent(same_pct)} %."
+            else f"{told}. Within {percent(same_pct)} % it would be the same."
         )
     if diagnosis != contract.MIXED:
         return f"{told}."
@@ -82,6 +83,12 @@ def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: 
     if _crosses_zero(mean):
         return f"{told}, but time moved from one phase to another."
     return f"{told}; all steps together take {longer(mean)}, so rare long steps changed otherwise than the typical one."
+
+
+def summary_of_starved(typical: StepChange) -> str:
+    """The sentence of a pair that is not judged: without the interval, which would be as wide as the page."""
+    change = longer(typical).partition(" [")[0]
+    return f"a typical step takes {change}: {from_to(typical)}. One run a side tells nothing of it."
 
 
 def _longer_or_not(step: StepChange) -> str:
@@ -99,24 +106,25 @@ def _crosses_zero(step: StepChange) -> bool:
     return step.low_pct <= 0 <= step.high_pct
 
 
-def where(rows: Sequence[PhaseChange], diagnosis: str) -> str:
+def where(rows: Sequence[PhaseChange], diagnosis: str, *, is_starved: bool = False) -> str:
     """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said."""
     whole = next((row for row in rows if row.phase == STEP), None)
     if whole is None:
         return ""
     size, unit = size_of([whole.before_ms, whole.after_ms])
     change, low, high = (ms / size for ms in (whole.change_ms, whole.low_ms, whole.high_ms))
-    decimals = decimals_for([change, low, high])
-    said = f"{signed(change, decimals)} {unit} a step [{low:,.{decimals}f} to {high:,.{decimals}f}]"
+    decimals = decimals_for([change] if is_starved else [change, low, high])
+    said = f"{signed(change, decimals)} {unit} a step"
+    said += "" if is_starved else f" [{low:,.{decimals}f} to {high:,.{decimals}f}]"
     if len(rows) == 1:
         return said
     moved = any(row.moved for row in rows if row.phase != STEP)
-    if not moved and diagnosis == contract.SAME:
-        return f"{said}: no phase beyond chance"
     parts = [(phase_label(row.phase), row.change_ms / size) for row in _named(rows)]
+    if not moved and (diagnosis == contract.SAME or not parts):
+        return f"{said}: {_NONE_MOVED}"
     rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
     told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (ALL_ELSE, rest)))
-    return f"{said}: {told}" if moved else f"{said}: no phase beyond chance; {told}"
+    return f"{said}: {told}" if moved else f"{said}: {_NONE_MOVED}; {told}"
 
 
 def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Optional[str]:
@@ -127,20 +135,30 @@ def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Option
     return max(moved, key=lambda row: abs(row.change_ms)).phase if moved else None
 
 
-def next_step(diagnosis: str, phase: Optional[str], *, after: Report, is_alike: bool = False) -> str:
-    """One thing to do about a step that takes longer, or another time in its parts; of other verdicts nothing."""
+def next_step(diagnosis: str, phase: str, *, after: Report) -> str:
+    """One thing to do about a phase that takes longer, or another time; of other verdicts nothing."""
     if diagnosis not in (contract.REGRESSION, contract.MIXED):
         return "nothing"
-    if is_alike:
-        return f"to tell them apart, {_in_turns(_USUAL_REPEATS)}"
-    if phase is None:
-        return f"look at the waterfall; to see which phase it is, {_in_turns(_USUAL_REPEATS)}"
     name, verdict = phase_label(phase), after.verdict
     if phase == phases.SYNC and verdict.diagnosis in _OF_RANKS and verdict.next:
         return f"{short(verdict.summary)} {short(verdict.next)}"
     if verdict.diagnosis == _OF_PHASE.get(phase) and verdict.next:
         return f"{name}: {short(verdict.next)}"
     return f"look at what changed {name if phase == phases.BETWEEN_STEPS else f'in {name}'}"
+
+
+def next_without_phase(diagnosis: str, *, is_alike: bool, is_repeated: bool, has_phases: bool) -> str:
+    """What to do about a step that takes longer when no phase is to be named."""
+    if diagnosis not in (contract.REGRESSION, contract.MIXED):
+        return "nothing"
+    if not has_phases:
+        return "compare runs on one clock: they show which phase it is"
+    if is_alike and is_repeated:
+        return "look at what all phases share: versions, threads, precision, the size of the data"
+    if is_repeated:
+        return "look at the waterfall"
+    reason = "tell these apart" if is_alike else "see which phase it is"
+    return f"to {reason}, {_in_turns(_USUAL_REPEATS)}"
 
 
 def next_repeats(repeats: Optional[int], *, is_repeated: bool, is_starved: bool) -> str:
@@ -174,7 +192,7 @@ def basis(
     if not is_repeated and drift_pct >= _STARVED_PCT:
         waited = "a run waited for a core, which others or its own workers had"
         why = waited if is_counted else "the host was full, and some steps of a run far longer than others"
-        return f"{runs}: {why}; one run a side tells nothing then"
+        return f"{runs}: {why}"
     if not is_repeated:
         return f"{runs}: the spread within them, and {percent(drift_pct)} % for drift from run to run"
     turns = "taking turns" if is_interleaved else "one side after the other"

@@ -17,6 +17,7 @@ _MOST: Final = 1e12  # ms, steps, samples a second: more is no training of this 
 _MOST_BYTES: Final = 1 << 60
 _MOST_RANKS: Final = 1 << 24
 _MAX_NAME: Final = 60
+_LONGEST_PHASE: Final = 4_096  # characters
 #: Of numbers that are rounded to five digits, and of quantiles from buckets of 2 %.
 _WITHIN: Final = 0.03
 _LEAST_MS: Final = 0.01
@@ -43,7 +44,8 @@ def _reasons(report: Report) -> Iterator[str]:
     time = report.step_time
     if len(time.blocks) > MAX_BLOCKS:
         yield f"{len(time.blocks)} blocks, not at most {MAX_BLOCKS}"
-    if len(time.phases) > _MAX_PHASES or {STEP, REST} & time.phases.keys():
+    names = {STEP, REST} & time.phases.keys() or [name for name in time.phases if len(name) > _LONGEST_PHASE]
+    if len(time.phases) > _MAX_PHASES or names:
         yield "it has phases that no run can have"
     for at, block in enumerate(time.blocks[:MAX_BLOCKS]):
         if not _is_block(block):
@@ -114,6 +116,9 @@ def _contradictions(report: Report) -> Iterator[str]:
     parts = {name: row.mean_ms for name, row in time.phases.items() if row.mean_ms is not None}
     if parts and time.clock == "host" and not _agree(sum(parts.values()), mean_ms):
         yield "the phases do not add up to the period"
+    rate, others = report.throughput.steps_per_s, parts.get(phases.EVAL, 0.0) + parts.get(phases.CHECKPOINT, 0.0)
+    if rate and time.clock == "host" and not _agree(1e3 / rate, mean_ms - others):
+        yield "the steps a second do not agree with the period"
     yield from (
         f"the blocks do not agree with the mean of {_said(name)}"
         for name in _disagreeing(time, parts, is_merged=is_merged)

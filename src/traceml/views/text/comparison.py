@@ -184,6 +184,8 @@ def _folded(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
         for row in rows
         if row.phase not in (STEP, REST) and (row.moved or max(row.before_ms, row.after_ms) >= least)
     ]
+    if not shown:
+        return [whole]  # the step alone was compared
     before, after, change = (
         getattr(whole, key) - sum(getattr(row, key) for row in shown) for key in ("before_ms", "after_ms", "change_ms")
     )
