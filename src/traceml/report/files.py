@@ -20,7 +20,7 @@ CARD_FILE: Final = "final_summary.txt"
 MAX_READ_BYTES: Final = 4 << 20  # a summary has under 32 KB; 4 MB of empty lists are 90 MB in memory
 _MAX_DEPTH: Final = 32
 _MAX_DIGITS: Final = 20
-_MAX_TEXT: Final = 16_384  # of a text or a key: a path has 4,096
+_MAX_TEXT: Final = 32_768  # characters of a text or a key: a whole summary of ours has fewer
 _LINE: Final = 140  # a container that fits is written on one line
 _OURS: Final = frozenset({"run", "verdict", "step_time"})
 

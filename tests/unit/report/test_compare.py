@@ -213,6 +213,12 @@ def test_two_clocks_are_compared_on_the_walls_which_both_have(wall_ms: float, di
     assert any("compared on the wall's" in note for note in found.notes)
 
 
+def test_fewer_micro_batches_than_steps_tell_nothing_of_the_accumulation() -> None:
+    found = pair(run_of(seed=1, micro_batches=320), run_of(seed=2, micro_batches=32))
+
+    assert found.verdict.diagnosis == "SAME"
+
+
 def test_the_loaders_batch_tells_where_samples_were_not_counted() -> None:
     before, after = (run_of(seed=s, samples=None, loader={"batch_size": size}) for s, size in ((1, 16), (2, 32)))
 

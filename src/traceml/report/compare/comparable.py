@@ -166,7 +166,7 @@ def _other_updates(everyone: Sequence[Report]) -> Optional[str]:
         for report in everyone
         if report.run.micro_batches and report.run.steps
     ]
-    if len(found) < len(everyone) or len(set(found)) == 1:
+    if len(found) < len(everyone) or len(set(found)) == 1 or 0 in found:
         return None
     return f"other accumulation ({' and '.join(map(str, dict.fromkeys(found)))} micro-batches a step)"
 

@@ -190,7 +190,7 @@ def basis(
     """What the interval rests on; `is_counted`: the kernel told of each run how long it waited for a core."""
     runs = f"{num_before} run{'s' * (num_before > 1)} against {num_after}"
     if not is_repeated and drift_pct >= _STARVED_PCT:
-        waited = "a run waited for a core, which others or its own workers had"
+        waited = "a run waited for a core, which others or its own threads had"
         why = waited if is_counted else "the host was full, and some steps of a run far longer than others"
         return f"{runs}: {why}"
     if not is_repeated:
