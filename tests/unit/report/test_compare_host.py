@@ -42,6 +42,16 @@ def test_stalls_of_the_scripts_own_do_not_raise_the_floor_of_a_full_host() -> No
     assert (slow.verdict.diagnosis, slow.verdict.phase) == ("REGRESSION", "input")
 
 
+def test_a_phase_that_a_few_long_steps_hide_in_the_mean_is_named_for_the_typical_step() -> None:
+    rare = [with_outliers(320, share=0.1, times=12.0, seed=seed) for seed in (1, 2)]
+
+    found = pair(run_of(seed=1, factors=rare[0]), run_of(slower("input", 2.0), seed=2, factors=rare[1]))
+
+    assert (found.verdict.diagnosis, found.verdict.phase) == ("REGRESSION", "input")
+    assert [row.phase for row in found.phases if row.moved] == []
+    assert "no single phase beyond chance in the mean, input in a typical step; " in found.verdict.where
+
+
 @pytest.mark.parametrize("system", [FULL, FREE])
 def test_a_run_that_waited_for_a_core_is_no_regression_however_free_the_others_are(system: SystemInfo) -> None:
     """A core that one hog wants too: every wait of the run is the machine's."""

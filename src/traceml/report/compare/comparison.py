@@ -181,7 +181,7 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     return CompareVerdict(
         diagnosis=diagnosis,
         summary=summary,
-        where=sentences.where(found.rows, diagnosis, is_starved=is_starved),
+        where=sentences.where(found.rows, diagnosis, phase=phase, is_starved=is_starved),
         next=_next(diagnosis, sides, found, phase=phase, repeats=repeats, is_alike=alike_pct is not None),
         basis=sentences.basis(
             num_before=len(sides.before),

@@ -106,8 +106,15 @@ def _crosses_zero(step: StepChange) -> bool:
     return step.low_pct <= 0 <= step.high_pct
 
 
-def where(rows: Sequence[PhaseChange], diagnosis: str, *, is_starved: bool = False) -> str:
-    """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said."""
+def where(rows: Sequence[PhaseChange], diagnosis: str, *, phase: Optional[str] = None, is_starved: bool = False) -> str:
+    """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said.
+
+    Args:
+        rows: The waterfall.
+        diagnosis: The verdict's.
+        phase: The one that the verdict names: where no mean moved it is named for the typical step.
+        is_starved: The interval says nothing.
+    """
     whole = next((row for row in rows if row.phase == STEP), None)
     if whole is None:
         return ""
@@ -124,7 +131,8 @@ def where(rows: Sequence[PhaseChange], diagnosis: str, *, is_starved: bool = Fal
         return f"{said}: {_NONE_MOVED}"
     rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
     told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (ALL_ELSE, rest)))
-    return f"{said}: {told}" if moved else f"{said}: {_NONE_MOVED}; {told}"
+    none_moved = f"{_NONE_MOVED} in the mean, {phase_label(phase)} in a typical step" if phase else _NONE_MOVED
+    return f"{said}: {told}" if moved else f"{said}: {none_moved}; {told}"
 
 
 def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Optional[str]:
