@@ -20,6 +20,7 @@ CARD_FILE: Final = "final_summary.txt"
 MAX_READ_BYTES: Final = 4 << 20  # a summary has under 32 KB; 4 MB of empty lists are 90 MB in memory
 _MAX_DEPTH: Final = 32
 _MAX_DIGITS: Final = 20
+_MAX_TEXT: Final = 32_768  # characters of a text or a key: a whole summary of ours has fewer
 _LINE: Final = 140  # a container that fits is written on one line
 _OURS: Final = frozenset({"run", "verdict", "step_time"})
 
@@ -41,8 +42,14 @@ def summary_text(report: Report) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Plain values (dicts, lists, numbers, texts) as JSON, laid out as `summary_text` says."""
-    return _render(value, 0) + "\n"
+    """Plain values (dicts, lists, numbers, texts) as JSON, laid out as `summary_text` says.
+
+    What could take over a terminal, or cannot be encoded, is escaped as JSON does it.
+    """
+    text = _render(value, 0) + "\n"
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(ch if ch == "\n" or ch.isprintable() else _escaped(ch) for ch in text)
 
 
 def read_summary(path: Path) -> Report:
@@ -84,6 +91,9 @@ def _load(path: Path) -> Any:
         raise _damaged(path, "nested too deep" if isinstance(error, RecursionError) else str(error)) from None
     if _is_deep(found):
         raise _damaged(path, "nested too deep")
+    longest = _longest_text(found)
+    if longest > _MAX_TEXT:
+        raise _damaged(path, f"a text of {longest:,} characters")
     return found
 
 
@@ -128,6 +138,18 @@ def _is_deep(value: Any) -> bool:
                 nested.extend(item)
         level, depth = nested, depth + 1
     return bool(level)
+
+
+def _longest_text(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    items = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return max(map(_longest_text, items), default=0)
+
+
+def _escaped(ch: str) -> str:
+    units = ch.encode("utf-16-be", "surrogatepass").hex()  # of a sign beyond 16 bits two, as JSON has it
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _render(value: Any, indent: int) -> str:

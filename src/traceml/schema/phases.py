@@ -60,7 +60,7 @@ LABELS: Final[dict[str, str]] = {
 
 
 #: What the faces call other things than regions, beside the labels.
-_TAKEN: Final = frozenset({*LABELS.values(), "other", "step", "epoch start", "rare waits for data"})
+_TAKEN: Final = frozenset({*LABELS.values(), "other", "all else", "step", "epoch start", "rare waits for data"})
 _REGION: Final = "region "
 _MAX_NAME: Final = 40
 

@@ -66,7 +66,7 @@ def report_from(
     means = {name: fmean(row.get(name, 0.0) for row in rows) for name in names}
     ordered = sorted(periods)
     p50, p95, p99 = (ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.95, 0.99))
-    rate = 1e3 / fmean(periods)
+    rate = 1e3 / (fmean(periods) - means.get("eval", 0.0) - means.get("checkpoint", 0.0))
     made = report_of(
         mean_ms=means,
         period=PeriodInfo(fmean(periods), p50, p95, p99, max(periods)),
@@ -76,6 +76,18 @@ def report_from(
     phases = {name: PhaseInfo(1.0, ms, ms, ms, ms, ms, len(rows)) for name, ms in means.items()}
     time = replace(made.step_time, blocks=blocks_of(rows), phases={**made.step_time.phases, **phases}, clock=clock)
     return replace(made, step_time=time, system=beside[0], process=beside[1], loader=loader or {})
+
+
+def on_device(report: Report, *, wall_ms: float) -> Report:
+    """The run on the device's clock, its step half as long there as on the wall's."""
+    time = report.step_time
+    blocks = tuple(
+        replace(block, period_ms=block.period_ms / 2, wall_period_ms=wall_ms * (1 + 0.001 * (at % 5)))
+        for at, block in enumerate(time.blocks)
+    )
+    wall = PeriodInfo(wall_ms, wall_ms, wall_ms, wall_ms, wall_ms)
+    half = replace(time.period_ms, p50=(time.period_ms.p50 or 0.0) / 2)
+    return replace(report, step_time=replace(time, clock="device", blocks=blocks, period_ms=half, wall_period_ms=wall))
 
 
 def blocks_of(rows: Sequence[Mapping[str, float]]) -> tuple[BlockInfo, ...]:

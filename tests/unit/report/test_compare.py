@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.unit.report.compared_runs import BASE_MS, BUSY, run_of, slower, with_outliers
+from tests.unit.report.compared_runs import BASE_MS, BUSY, on_device, run_of, slower, with_outliers
 from traceml.errors import RunError, UsageError
 from traceml.report.compare.comparison import compare
 from traceml.report.compare.contract import Comparison
 from traceml.report.compare.schema import comparison_text, json_schema, schema_text
-from traceml.report.contract import BlockInfo, PeriodInfo, ProcessInfo, RankRow, RanksInfo, Report, SystemInfo
+from traceml.report.contract import BlockInfo, ProcessInfo, RankRow, RanksInfo, Report, SystemInfo
 
 
 def pair(before: Report, after: Report, **more: Any) -> Comparison:
@@ -68,7 +68,9 @@ def test_noise_of_a_busy_machine_is_undecided_and_says_how_many_repeats_would_de
 
     assert found.verdict.diagnosis == "UNDECIDED"
     assert found.verdict.repeats is not None
-    assert f"about {found.verdict.repeats} runs a side" in found.verdict.next
+    many = found.verdict.repeats
+    assert found.verdict.next.startswith(f"about {many} runs a side, taking turns, would decide")
+    assert f"`traceml compare A1 ... A{many} --against B1 ... B{many}`" in found.verdict.next
     assert found.drift_pct > 5
 
 
@@ -79,7 +81,8 @@ def test_a_run_that_others_starved_is_not_judged_by_one_run_a_side() -> None:
     found = pair(run_of(seed=1), run_of(slower("input", 20.0), seed=2, beside=full, factors=stalls))
 
     assert (found.verdict.diagnosis, found.verdict.repeats) == ("UNDECIDED", None)
-    assert "while the host is free" in found.verdict.next
+    assert "while cores are free, 5 runs a side, taking turns" in found.verdict.next
+    assert "the host was full" in found.verdict.basis
     assert any("others kept the host busy" in note for note in found.notes)
 
 
@@ -170,7 +173,7 @@ def test_the_waterfall_adds_up_to_the_step_and_so_does_the_sentence() -> None:
         ({"world_size": 2}, "other world sizes (1 and 2)"),
         ({"device": "cuda:0"}, "other devices (cpu and cuda)"),
         ({"clock": "device"}, "other clocks (the host's and the device's)"),
-        ({"samples": 64.0}, "other batches (32.0 and 64.0 samples a step)"),
+        ({"samples": 64.0}, "other batches (32 and 64 samples a step)"),
         ({"micro_batches": 1280}, "other accumulation (1 and 4 micro-batches a step)"),
         ({"model": "Net, 2,408 parameters"}, "other models (Net, 1,204 parameters and Net, 2,408 parameters)"),
     ],
@@ -198,17 +201,6 @@ def test_a_model_with_another_name_or_of_an_older_summary_is_the_same_kind(model
     assert pair(before, run_of(seed=2, model=model)).verdict.diagnosis != "INCOMPARABLE"
 
 
-def on_device(report: Report, *, wall_ms: float) -> Report:
-    """The run on the device's clock, its step half as long there as on the wall's."""
-    time = report.step_time
-    blocks = tuple(
-        replace(block, period_ms=block.period_ms / 2, wall_period_ms=wall_ms * (1 + 0.001 * (at % 5)))
-        for at, block in enumerate(time.blocks)
-    )
-    wall = PeriodInfo(wall_ms, wall_ms, wall_ms, wall_ms, wall_ms)
-    return replace(report, step_time=replace(time, clock="device", blocks=blocks, wall_period_ms=wall))
-
-
 @pytest.mark.parametrize(("wall_ms", "diagnosis"), [(20.0, "SAME"), (25.0, "REGRESSION"), (16.0, "IMPROVEMENT")])
 def test_two_clocks_are_compared_on_the_walls_which_both_have(wall_ms: float, diagnosis: str) -> None:
     """K1: A has device times, B the host's alone."""
@@ -217,7 +209,14 @@ def test_two_clocks_are_compared_on_the_walls_which_both_have(wall_ms: float, di
     assert found.verdict.diagnosis == diagnosis
     assert found.verdict.phase is None
     assert [row.phase for row in found.phases] == ["step"]
+    assert diagnosis != "REGRESSION" or found.verdict.next == "compare runs on one clock: they show which phase it is"
     assert any("compared on the wall's" in note for note in found.notes)
+
+
+def test_fewer_micro_batches_than_steps_tell_nothing_of_the_accumulation() -> None:
+    found = pair(run_of(seed=1, micro_batches=320), run_of(seed=2, micro_batches=32))
+
+    assert found.verdict.diagnosis == "SAME"
 
 
 def test_the_loaders_batch_tells_where_samples_were_not_counted() -> None:
@@ -252,8 +251,8 @@ def test_a_phase_that_was_measured_in_one_run_alone_stands_in_the_rest() -> None
     found = pair(run_of({**blind, "between_steps": 8.0}, seed=1), run_of({**BASE_MS, "between_steps": 0.0}, seed=2))
 
     assert found.verdict.diagnosis == "SAME"
-    assert [row.phase for row in found.phases] == ["forward", "backward", "optimizer", "rest", "step"]
-    assert "input: not measured in every run, so it stands in the rest" in found.notes
+    assert [row.phase for row in found.phases] == ["forward", "backward", "optimizer", "all_else", "step"]
+    assert "input: not measured in every run, so it stands in all else" in found.notes
 
 
 def test_settings_that_differ_are_listed() -> None:
@@ -291,7 +290,7 @@ def test_too_few_steady_steps_are_undecided_with_the_count() -> None:
     found = pair(run_of(seed=1), run_of(seed=2, num_steps=5, name="short"))
 
     assert found.verdict.diagnosis == "UNDECIDED"
-    assert found.verdict.summary == "short has 5 of 8 steady steps."
+    assert found.verdict.summary == "the run 'short' has 5 steady steps, a comparison needs 8."
     assert found.verdict.repeats is None
 
 

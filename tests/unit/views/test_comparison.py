@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.report.compared_runs import BASE_MS, BUSY, run_of, slower
+from tests.unit.report.compared_runs import BASE_MS, BUSY, on_device, run_of, slower
 from traceml.report.compare.comparison import compare
 from traceml.report.compare.contract import Comparison
 from traceml.report.contract import BytesInfo, RankRow, RanksInfo, Report, StepMemoryInfo
@@ -18,7 +18,11 @@ from traceml.views.text.markdown import comparison_markdown
 
 GOLDEN = Path(__file__).parent / "comparisons"
 GIB = 1 << 30
-NAMES = ("regression", "improvement", "same", "undecided", "mixed", "incomparable", "repeats", "seconds", "ranks")
+STARVED = BUSY[0], replace(BUSY[1], waited_for_core_pct=41.0)
+NAMES = (
+    "regression", "improvement", "same", "undecided", "mixed", "incomparable", "repeats", "seconds", "ranks", "alike",
+    "moved", "short", "starved", "wall",
+)  # fmt: skip
 NASTY = "<script>alert(1)</script> | **x** `y` [a](http://b) @all #1 \x1b[31m\n\u202e"
 
 
@@ -66,6 +70,14 @@ def compared(name: str) -> Comparison:
         "mixed": (base, run_of(**new, factors=[1.0 if at % 8 else 6.0 for at in range(320)])),
         "incomparable": (base, run_of(**new, world_size=2, samples=64.0)),
         "seconds": (run_of({**long, "eval": 0.0}, seed=1), run_of({**long, "eval": 4000.0}, seed=2)),
+        "alike": (
+            run_of(seed=1, torch_version="2.12.0"),
+            run_of({phase: 1.08 * ms for phase, ms in BASE_MS.items()}, seed=2, torch_version="2.13.0"),
+        ),
+        "moved": (run_of(seed=1), run_of({**BASE_MS, "input": 5.0, "forward": 7.0}, seed=2)),
+        "short": (run_of(seed=1), run_of(seed=2, num_steps=5)),
+        "starved": (base, run_of(slower("input", 9.0), **new, beside=STARVED)),
+        "wall": (run_of(seed=1), on_device(run_of(seed=2), wall_ms=25.0)),
         "ranks": (
             ranked(run_of(seed=1, world_size=4), 16.0),
             ranked(

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Optional, Sequence
 
 from traceml.report.compare.limits import CompareLimits
-from traceml.report.compare.times import need_the_wall, neighbours_share_of
+from traceml.report.compare.times import has_workers, need_the_wall, neighbours_share_of
 from traceml.schema import units
 from traceml.schema.phases import label
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from traceml.report.contract import Report
 
 _LOADER: Final = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor", "dataset")
+_COMMON: Final = frozenset({"torch", "python", "traceml", "host", "cores"})
 _MAX_TEXT: Final = 60
 _PARAMETERS: Final = re.compile("([0-9,]+) parameters")
 _FULL: Final = 0.8  # of the cores
+_WHOLE_WITHIN: Final = 1e-3  # rates are rounded: 32.004 samples a step are 32
 
 
 def reasons_against(before: Sequence[Report], after: Sequence[Report], limits: CompareLimits) -> tuple[str, ...]:
@@ -55,6 +57,11 @@ def changed_settings(before: Sequence[Report], after: Sequence[Report]) -> tuple
     return tuple(f"{name} {_said(old)} → {_said(new)}" for name, old, new in pairs if old != new)
 
 
+def common_causes(changed: Sequence[str]) -> tuple[str, ...]:
+    """Of the settings that differ those that all phases feel: versions, cores, the host."""
+    return tuple(text for text in changed if text.partition(" ")[0] in _COMMON)
+
+
 def notes_on(before: Sequence[Report], after: Sequence[Report], *, unshared: Sequence[str]) -> tuple[str, ...]:
     """What one must know beside the numbers, a sentence each.
 
@@ -86,7 +93,7 @@ def _notes(everyone: Sequence[Report], unshared: Sequence[str]) -> Iterator[str]
         yield "the runs have other clocks: they are compared on the wall's, which all have, and by the step alone"
     if unshared:
         names = ", ".join(label(phase) for phase in unshared)
-        yield f"{names}: not measured in every run, so it stands in the rest"
+        yield f"{names}: not measured in every run, so it stands in all else"
     if len({report.run.inferred for report in everyone}) > 1:
         yield "steps are inferred in some runs and told in others: they may not be the same steps"
     if any(report.run.status == "running" for report in everyone):
@@ -94,7 +101,8 @@ def _notes(everyone: Sequence[Report], unshared: Sequence[str]) -> Iterator[str]
     if not have_one_host(everyone[:1], everyone[1:]):
         yield "the runs were on different hosts: a difference between the machines is in the numbers"
     if any((neighbours_share_of(report) or 0.0) >= _FULL for report in everyone):
-        yield "others kept the host busy: only repeats that take turns show much there"
+        who = "others, or the runs' own loader workers," if any(map(has_workers, everyone)) else "others"
+        yield f"{who} kept the host busy: only repeats that take turns show much there"
     lost = sum(row.lost_frames for report in everyone for row in report.coverage.ranks)
     if lost > 0:
         yield f"{units.count(lost)} frames of these runs were lost before they could be read"
@@ -134,12 +142,17 @@ def _other_batch(everyone: Sequence[Report], limits: CompareLimits) -> Optional[
         counts = [_a_step(report, rate) for report in everyone]
         known = [count for count in counts if count is not None]
         if len(known) == len(counts) and max(known) > min(known) * (1 + limits.batch_share):
-            return f"other batches ({units.significant(min(known))} and {units.significant(max(known))} {what} a step)"
+            return f"other batches ({_plain(min(known))} and {_plain(max(known))} {what} a step)"
         if what == "samples" and len(known) < len(counts):
             sizes = dict.fromkeys(report.loader.get("batch_size") for report in everyone)
             if len(sizes) > 1 and all(isinstance(size, int) for size in sizes):
                 return f"other batches ({' and '.join(map(str, sizes))} samples)"
     return None
+
+
+def _plain(value: float) -> str:
+    """A number of samples, or of cores: `32`, `31.5`."""
+    return units.count(round(value)) if abs(value - round(value)) < _WHOLE_WITHIN * value else units.significant(value)
 
 
 def _a_step(report: Report, rate: str) -> Optional[float]:
@@ -153,7 +166,7 @@ def _other_updates(everyone: Sequence[Report]) -> Optional[str]:
         for report in everyone
         if report.run.micro_batches and report.run.steps
     ]
-    if len(found) < len(everyone) or len(set(found)) == 1:
+    if len(found) < len(everyone) or len(set(found)) == 1 or 0 in found:
         return None
     return f"other accumulation ({' and '.join(map(str, dict.fromkeys(found)))} micro-batches a step)"
 
@@ -169,5 +182,5 @@ def _said(value: object) -> str:
     if value is None or value == "":
         return "none"
     if isinstance(value, float):
-        return units.significant(value)
+        return _plain(value)
     return units.clean(str(value))[:_MAX_TEXT]

@@ -11,7 +11,13 @@ from traceml.analysis.between import pooled_spread
 from traceml.analysis.redraw import typical_of
 from traceml.errors import UsageError
 from traceml.report.compare import contract, sentences
-from traceml.report.compare.comparable import are_interleaved, changed_settings, notes_on, reasons_against
+from traceml.report.compare.comparable import (
+    are_interleaved,
+    changed_settings,
+    common_causes,
+    notes_on,
+    reasons_against,
+)
 from traceml.report.compare.contract import (
     SCHEMA_VERSION,
     CompareVerdict,
@@ -24,10 +30,11 @@ from traceml.report.compare.contract import (
 from traceml.report.compare.drift import MOST, allowance, has_repeats
 from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of, mean_direction
 from traceml.report.compare.limits import LIMITS, CompareLimits
-from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of
+from traceml.report.compare.sound import check
+from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of, waited_share_of
 from traceml.report.compare.waterfall import Waterfall
 from traceml.report.shares import rounded
-from traceml.schema import phases
+from traceml.schema import phases, units
 
 if TYPE_CHECKING:
     from traceml.analysis.between import Distance
@@ -37,6 +44,8 @@ if TYPE_CHECKING:
 
 _PERCENT: Final = 100.0
 _MOST_LOG: Final = 30.0  # of a ratio; more is no comparison, and would not be a number in JSON
+_MAX_WORD: Final = 60  # characters
+_MAX_NAME: Final = 255  # as long as a file's
 _HALF_WIDTHS: Final = 1.96 * math.sqrt(2)  # standard deviations of one run in half the interval of two
 
 
@@ -63,6 +72,7 @@ class _Found:
     spread: float  # of logarithms, between repeats
     unshared: tuple[str, ...]
     typical_culprit: Optional[str]
+    change_of_all: Optional[float]  # of logarithms
 
 
 def compare(
@@ -84,11 +94,13 @@ def compare(
         limits: What is judged by.
 
     Raises:
-        RunError: `no-steps`, or `damaged-summary`: numbers that no run can have.
+        RunError: `no-steps`, or `damaged-summary`: numbers that no run can have, or that contradict each other.
         UsageError: `usage`: a side without a run.
     """
     if not before or not after:
         raise UsageError("compare: two runs are needed, one before and one after.", slug="usage")
+    for report in (*before, *after):
+        check(report)
     _refuse_twins(before, after)
     on_wall = need_the_wall((*before, *after))
     times = [tuple(times_of(report, on_wall=on_wall) for report in side) for side in (before, after)]
@@ -99,7 +111,7 @@ def compare(
         return _unjudged(sides, _incomparable(reasons), margins)
     short = _too_short(sides, limits)
     if short:
-        return _unjudged(sides, _undecided_for(short), margins)
+        return _unjudged(sides, short, margins)
     found = _measure([run for run in sides.before_times if run], [run for run in sides.after_times if run], limits)
     return _comparison(sides, _verdict(sides, found, margins), margins, found)
 
@@ -108,7 +120,9 @@ def _refuse_twins(*sides: Sequence[Report]) -> None:
     """The same run twice on a side is no repeat, whatever its file is called."""
     for side in sides:
         ids = [report.run.run_id for report in side if report.run.run_id]
-        twin = next((report.run.name for report in side if ids.count(report.run.run_id) > 1), None)
+        twin = next(
+            (units.clean(report.run.name)[:_MAX_WORD] for report in side if ids.count(report.run.run_id) > 1), None
+        )
         if twin is not None:
             message = f"compare: the run '{twin}' is given more than once: repeats are runs of their own."
             raise UsageError(message, slug="usage")
@@ -135,6 +149,7 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
         spread=spread,
         unshared=fall.unshared,
         typical_culprit=fall.typical_culprit(),
+        change_of_all=fall.change_of_all(),
     )
 
 
@@ -150,34 +165,74 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     diagnosis = judge(found.typical, found.mean, moved, margins)
     of_typical, of_mean = direction(found.typical, margins), mean_direction(found.typical, found.mean, margins)
     is_slower = SLOWER in (of_typical, of_mean)
-    directions = {contract.REGRESSION: True, contract.IMPROVEMENT: False, contract.MIXED: True}  # what got worse
-    phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))
-    phase = phase or sentences.culprit(found.rows, is_slower=None if diagnosis == contract.MIXED else is_slower)
-    if phase is None and of_typical:
-        phase = found.typical_culprit
+    is_starved = found.drift >= MOST
+    summary = sentences.summary(diagnosis, found.typical_step, found.mean_step, same_pct=_PERCENT * margins.same)
+    if is_starved and diagnosis == contract.UNDECIDED:
+        summary = sentences.summary_of_starved(found.typical_step)
+    alike_pct = _alike_pct(diagnosis, found)
+    if alike_pct is not None:
+        summary = f"{summary} {_every_phase(alike_pct, sides)}"
+    phase = None if alike_pct is not None else _culprit(diagnosis, found, of_typical=of_typical, is_slower=is_slower)
     repeats = None
     if diagnosis == contract.UNDECIDED:
-        is_starved = found.drift >= MOST
         repeats = None if is_starved else deciding_repeats(found.typical, margins, spread=found.spread)
         repeats = repeats and max(repeats, len(sides.before) + 1, len(sides.after) + 1)
+    is_repeated = min(len(sides.before), len(sides.after)) > 1
     return CompareVerdict(
         diagnosis=diagnosis,
-        summary=sentences.summary(diagnosis, found.typical_step, found.mean_step, same_pct=_PERCENT * margins.same),
-        where=sentences.where(found.rows, diagnosis),
-        next=sentences.next_repeats(repeats, is_starved=found.drift >= MOST)
-        if diagnosis == contract.UNDECIDED
-        else sentences.next_step(diagnosis, phase, after=sides.after[-1]),
+        summary=summary,
+        where=sentences.where(found.rows, diagnosis, phase=phase, is_starved=is_starved),
+        next=_next(diagnosis, sides, found, phase=phase, repeats=repeats, is_alike=alike_pct is not None),
         basis=sentences.basis(
             num_before=len(sides.before),
             num_after=len(sides.after),
             drift_pct=_PERCENT * found.drift,
-            is_repeated=min(len(sides.before), len(sides.after)) > 1,
+            is_repeated=is_repeated,
             is_interleaved=are_interleaved(sides.before, sides.after),
+            is_counted=any(
+                (waited_share_of(report) or 0.0) >= LIMITS.starved_wait_share
+                for report in (*sides.before, *sides.after)
+            ),
         ),
         phase=phase,
         is_slower=is_slower,
         repeats=repeats,
+        alike_pct=alike_pct,
     )
+
+
+def _next(
+    diagnosis: str, sides: _Sides, found: _Found, *, phase: Optional[str], repeats: Optional[int], is_alike: bool
+) -> str:
+    is_repeated = min(len(sides.before), len(sides.after)) > 1
+    if diagnosis == contract.UNDECIDED:
+        return sentences.next_repeats(repeats, is_repeated=is_repeated, is_starved=found.drift >= MOST)
+    if phase is not None:
+        return sentences.next_step(diagnosis, phase, after=sides.after[-1])
+    has_phases = any(row.phase not in (STEP, REST) for row in found.rows)
+    return sentences.next_without_phase(diagnosis, is_alike=is_alike, is_repeated=is_repeated, has_phases=has_phases)
+
+
+def _culprit(diagnosis: str, found: _Found, *, of_typical: int, is_slower: bool) -> Optional[str]:
+    directions = {contract.REGRESSION: True, contract.IMPROVEMENT: False, contract.MIXED: True}  # what got worse
+    phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))
+    phase = phase or sentences.culprit(found.rows, is_slower=None if diagnosis == contract.MIXED else is_slower)
+    return found.typical_culprit if phase is None and of_typical else phase
+
+
+def _alike_pct(diagnosis: str, found: _Found) -> Optional[float]:
+    """By how much every phase changed alike, where the verdict is a change in that direction."""
+    if found.change_of_all is None or diagnosis not in (contract.REGRESSION, contract.IMPROVEMENT):
+        return None
+    pct = _pct(found.change_of_all)
+    return pct if (pct > 0) == (diagnosis == contract.REGRESSION) else None
+
+
+def _every_phase(alike_pct: float, sides: _Sides) -> str:
+    """Repeats that took turns met the same machine."""
+    took_turns = min(len(sides.before), len(sides.after)) > 1 and are_interleaved(sides.before, sides.after)
+    causes = common_causes(changed_settings(sides.before, sides.after))
+    return sentences.every_phase(alike_pct, causes=causes, may_be_machine=not took_turns)
 
 
 def _incomparable(reasons: tuple[str, ...]) -> CompareVerdict:
@@ -185,20 +240,21 @@ def _incomparable(reasons: tuple[str, ...]) -> CompareVerdict:
     return CompareVerdict(contract.INCOMPARABLE, text, "", next_step, "", None, is_slower=False, reasons=reasons)
 
 
-def _undecided_for(why: str) -> CompareVerdict:
-    next_step = "let the runs take more steps"
-    return CompareVerdict(contract.UNDECIDED, f"{why}.", "", next_step, "", None, is_slower=False)
-
-
-def _too_short(sides: _Sides, limits: CompareLimits) -> str:
-    """Why a run's steps do not suffice; empty: they do."""
+def _too_short(sides: _Sides, limits: CompareLimits) -> Optional[CompareVerdict]:
+    """The verdict where a run's steps do not suffice; None: they do."""
     for report, times in zip((*sides.before, *sides.after), (*sides.before_times, *sides.after_times)):
-        steady = sum(times.blocks.num_steps) if times else 0
+        steady, name = sum(times.blocks.num_steps) if times else 0, units.clean(report.run.name)[:_MAX_WORD]
         if steady < limits.min_steady_steps:
-            return f"{report.run.name} has {steady} of {limits.min_steady_steps} steady steps"
+            known = f"the run '{name}' has {steady} steady steps, a comparison needs {limits.min_steady_steps}."
+            return _undecided_for(known, "let the runs take more steps: some 100 show a change of 5 %")
         if report.throughput.steps_per_s is None and report.run.inferred:
-            return f"the inferred steps of {report.run.name} cannot be trusted"
-    return ""
+            next_step = "put the step into `with traceml.trace_step(model):`, then run both again"
+            return _undecided_for(f"the inferred steps of the run '{name}' cannot be trusted.", next_step)
+    return None
+
+
+def _undecided_for(why: str, next_step: str) -> CompareVerdict:
+    return CompareVerdict(contract.UNDECIDED, why, "", next_step, "", None, is_slower=False)
 
 
 def _unjudged(sides: _Sides, verdict: CompareVerdict, margins: Margins) -> Comparison:
@@ -286,14 +342,14 @@ def _own_work(report: Report, which: str) -> Optional[tuple[int, float]]:
 def _brief(report: Report, times: Optional[RunTimes]) -> RunBrief:
     run, verdict = report.run, report.verdict
     return RunBrief(
-        name=run.name,
-        folder=run.folder,
-        status=run.status,
-        started_at=run.started_at,
+        name=run.name[:_MAX_NAME],
+        folder=run.folder[:_MAX_NAME],
+        status=run.status[:_MAX_WORD],
+        started_at=run.started_at[:_MAX_WORD],
         steps=run.steps,
         steady_steps=sum(times.blocks.num_steps) if times else 0,
         typical_ms=rounded(typical_of(times.blocks)) if times else None,
-        diagnosis=verdict.diagnosis,
-        severity=verdict.severity,
-        summary=verdict.summary,
+        diagnosis=verdict.diagnosis[:_MAX_WORD],
+        severity=verdict.severity[:_MAX_WORD],
+        summary=sentences.short(verdict.summary),
     )

@@ -24,7 +24,7 @@ class CompareVerdict:
 
     diagnosis: str  # REGRESSION | IMPROVEMENT | SAME | MIXED | UNDECIDED | INCOMPARABLE
     summary: str
-    where: str  # "+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, rest +0.1"; empty: not to be said
+    where: str  # "+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1"; empty: not to be said
     next: str
     basis: str  # what the interval rests on, and how much of it is the floor for drift
     phase: Optional[str]  # the phase that holds most of what moved
@@ -33,6 +33,7 @@ class CompareVerdict:
     repeats: Optional[int] = (
         None  # of UNDECIDED: about so many runs a side would decide; null: more than 50, or unknown
     )
+    alike_pct: Optional[float] = None  # every phase that matters changed by about so much; null: they did not
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class StepChange:
 class PhaseChange:
     """A row of the waterfall: the mean of a phase in ms a step before and after, the change, its 95 % interval."""
 
-    phase: str  # a phase, `region:<name>`, "rest" (what is not measured on both sides), or "step": all of it
+    phase: str  # a phase, `region:<name>`, "all_else" (what is not measured on both sides), or "step": all of it
     before_ms: float
     after_ms: float
     change_ms: float

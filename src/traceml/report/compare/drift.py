@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Sequence
+from typing import TYPE_CHECKING, Final, Sequence
 
 from traceml.analysis.redraw import drift_share
 from traceml.report.compare.comparable import are_interleaved, have_one_host
 from traceml.report.compare.limits import CompareLimits
-from traceml.report.compare.times import RunTimes, cpu_share_of, neighbours_share_of
+from traceml.report.compare.times import RunTimes, cpu_share_of, has_workers, neighbours_share_of, waited_share_of
 
-_PERCENT: Final = 100.0
+if TYPE_CHECKING:
+    from traceml.report.contract import Report
+
 MOST: Final = 10.0  # a run of eleven times the length says nothing of the other
 
 
@@ -19,7 +21,7 @@ def allowance(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Com
 
     Repeats that took turns show the drift in their own spread: nothing is added. Repeats one side after the other may
     both have met another machine: the base is added. A single run a side knows nothing of others: the base, more where
-    the CPU does the work beside other tasks, where these fill the host, and where the run wandered by itself.
+    the CPU does the work beside other tasks, where the run waited for a core, and where it wandered by itself.
     """
     reports = [run.report for run in before], [run.report for run in after]
     hosts = 0.0 if have_one_host(*reports) else limits.drift_of_hosts_share
@@ -45,12 +47,31 @@ def _of_neighbours(run: RunTimes, limits: CompareLimits) -> float:
     cpu, neighbours = cpu_share_of(run.report), neighbours_share_of(run.report)
     cpu = 1.0 if cpu is None else cpu
     neighbours = limits.unknown_neighbours_share if neighbours is None else neighbours
-    period = run.report.step_time.period_ms
+    of_cpu = cpu * (limits.drift_of_cpu_share + limits.drift_of_neighbours_share * neighbours)
+    return of_cpu + _of_queue(run.report, neighbours, limits)
+
+
+def _of_queue(report: Report, neighbours: float, limits: CompareLimits) -> float:
+    """What waiting for a core may have added: by the kernel's own count where there is one, else by the host's load.
+
+    A stall of the script's own (a sleep, a slow disk) is no wait for a core. Of the loader's workers nobody counts the
+    waits: where the training waited at all, theirs may be longer.
+    """
+    waited = waited_share_of(report)
+    if waited is None:
+        return _of_load(report, neighbours, limits)
+    if waited >= limits.starved_wait_share:
+        return MOST
+    of_waits = max(0.0, limits.most_waits_of_median * waited / (1 - waited) - limits.drift_share)
+    if has_workers(report) and waited >= limits.contended_from:
+        return max(of_waits, min(MOST, _of_load(report, neighbours, limits)))
+    return of_waits
+
+
+def _of_load(report: Report, neighbours: float, limits: CompareLimits) -> float:
+    period = report.step_time.period_ms
     spread = max(0.0, period.p95 / period.p50 - 1) if period.p95 and period.p50 else 0.0
-    waited_pct = run.report.process.waited_for_core_pct
-    has_waited = waited_pct is None or waited_pct >= _PERCENT * limits.starved_wait  # else its long steps are its own
-    if neighbours >= limits.starved_from and spread >= limits.starved_spread and has_waited:
+    if neighbours >= limits.starved_from and spread >= limits.starved_spread:
         return MOST
     full = (neighbours - limits.full_host_from) / (limits.full_host_at - limits.full_host_from)
-    of_queue = limits.drift_of_spread * spread * min(1.0, max(0.0, full))
-    return cpu * (limits.drift_of_cpu_share + limits.drift_of_neighbours_share * neighbours) + of_queue
+    return limits.drift_of_spread * spread * min(1.0, max(0.0, full))

@@ -21,17 +21,23 @@ class CompareLimits:
     drift_of_cpu_share: float = 0.02
     #: And the more, the more of the machine others took while it ran.
     drift_of_neighbours_share: float = 0.10
-    #: Where others fill the host, a step that sleeps waits for its turn too: from 70 % on, fully at 95 %. Of 56 pairs
-    #: on such a host none differed by more than 1.4 times the spread of its steps, (p95 - p50) / p50.
+    #: At least half of the steps wait as long as the median one waits for a core, so that waits twice the mean's share
+    #: at most, by the kernel's count; what is below the base is in it. Of 90 identical pairs, with waits of 0 to 50 %,
+    #: none differed by more.
+    most_waits_of_median: float = 2.0
+    #: Who waited for a core a quarter of the time was starved: such runs of one script differed up to five-fold. One
+    #: run a side says nothing then.
+    starved_wait_share: float = 0.25
+    #: A training that waited for a core for less than a hundredth of its time met a free one: so did its workers.
+    contended_from: float = 0.01
+    #: Where the kernel counts no waits: others that fill the host make a step that sleeps wait for its turn too, from
+    #: 70 % on, fully at 95 %. Of 56 pairs there none differed by more than 1.4 times (p95 - p50) / p50 of its steps.
     full_host_from: float = 0.70
     full_host_at: float = 0.95
     drift_of_spread: float = 1.4
-    #: And a run whose slowest steps take half as long again beside others was starved: such runs of one script,
-    #: computing on two cores that many tasks wanted, differed up to five-fold. One run a side says nothing then.
+    #: And a run whose slowest steps take half as long again beside others counts as starved there.
     starved_from: float = 0.60
     starved_spread: float = 0.50
-    #: Whoever waited for a core for less than a tenth of the time was not: its long steps are the script's.
-    starved_wait: float = 0.10
     #: Nothing is known of a run too short to be sampled: it is taken for the CPU's own work beside some others.
     unknown_neighbours_share: float = 0.25
     #: A run that wandered by itself will have wandered elsewhere the next time: of simulated pairs that wander over
@@ -47,6 +53,13 @@ class CompareLimits:
 
     #: A phase of some microseconds doubles for no reason: half a percent of the step is never called moved.
     phase_share: float = 0.005
+    #: All phases that matter, at least three of 5 % and together four fifths of the step, ...
+    alike_phase_share: float = 0.05
+    alike_num_phases: int = 3
+    alike_cover_share: float = 0.8
+    #: ... changed alike when each is within a quarter of the step's change, or within its interval of less than half.
+    alike_within: float = 0.25
+    alike_interval: float = 0.5
     #: A phase is named for the change of a typical step when it holds most of it.
     culprit_share: float = 0.6
     #: Time has moved between phases, in a step that is the same, from where one of them would show as a change.

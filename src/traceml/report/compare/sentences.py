@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from traceml.report.contract import Report
 
 _MAX_NAMED: Final = 3
+_MAX_SENTENCE: Final = 400
+_MAX_LABEL: Final = 40
 _NAMED_SHARE: Final = 0.1  # of what moved; a smaller phase goes into the rest of the sentence
 _MS_UNTIL: Final = 10_000.0
 _TENTHS_UNTIL: Final = 10.0  # percent
 _OF_PHASE: Final = {phases.INPUT: "INPUT_BOUND", phases.H2D: "H2D_BOUND"}  # verdicts with advice for one phase
 _OF_RANKS: Final = ("STRAGGLER", "ROTATING_STRAGGLER")  # who the others wait for is behind their waiting
 _STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
+_USUAL_REPEATS: Final = 5  # from four a side on the interval is exact, and one odd run of five moves it little
+_NONE_MOVED: Final = "no single phase beyond chance"
+ALL_ELSE: Final = "all else"  # in a table or a sentence: whatever it does not name
 _MINUS: Final = "-"  # as a terminal, a shell and a screen reader know it
 
 
@@ -37,6 +42,21 @@ def longer(step: StepChange) -> str:
     return f"{percent(change)} % longer [{percent(low)} to {percent(high)} %]"
 
 
+def every_phase(pct: float, *, causes: Sequence[str], may_be_machine: bool) -> str:
+    """Why no phase is named: all that matter changed by the same share."""
+    told = f"Every phase takes about {percent(abs(pct))} % {'less time' if pct < 0 else 'longer'}: "
+    named = [units.clean(cause) for cause in causes]
+    if may_be_machine:
+        return f"{told}rather the machine{''.join(f', or {cause},' for cause in named)} than one part of the script."
+    return f"{told}{' or '.join(named) or 'something that all phases share'}, rather than one part of the script."
+
+
+def change_of(step: StepChange) -> str:
+    """`+0.2 % [-2.0 to 2.3 %]`."""
+    sign = "+" if not percent(step.change_pct).startswith(_MINUS) else ""
+    return f"{sign}{percent(step.change_pct)} % [{percent(step.low_pct)} to {percent(step.high_pct)} %]"
+
+
 def from_to(step: StepChange) -> str:
     """`93.4 ms, was 81.0`."""
     after, before = units.duration(step.after_ms * 1e6), units.duration(step.before_ms * 1e6)
@@ -46,12 +66,16 @@ def from_to(step: StepChange) -> str:
 
 def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: float) -> str:
     """The verdict's sentence."""
-    told = f"a typical step takes {longer(typical)}: {from_to(typical)}"
+    told = f"a typical step takes {_longer_or_not(typical)}: {from_to(typical)}"
     if diagnosis == contract.SAME:
         within = f"a typical step takes the same time within {percent(same_pct)} %: {from_to(typical)}"
-        return f"{within} ({longer(typical)})."
+        return f"{within}, or {change_of(typical)}."
     if diagnosis == contract.UNDECIDED:
-        return f"{told}. That can be chance."
+        return (
+            f"{told}. That can be chance."
+            if _has_changed(typical)
+            else f"{told}. Within {percent(same_pct)} % it would be the same."
+        )
     if diagnosis != contract.MIXED:
         return f"{told}."
     if _crosses_zero(mean) and not _crosses_zero(typical):
@@ -61,28 +85,54 @@ def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: 
     return f"{told}; all steps together take {longer(mean)}, so rare long steps changed otherwise than the typical one."
 
 
+def summary_of_starved(typical: StepChange) -> str:
+    """The sentence of a pair that is not judged: without the interval, which would be as wide as the page."""
+    change = longer(typical).partition(" [")[0]
+    return f"a typical step takes {change}: {from_to(typical)}. One run a side tells nothing of it."
+
+
+def _longer_or_not(step: StepChange) -> str:
+    """As `longer`; `as long as before, give or take 10 %` where that would say 0.0 % longer."""
+    if _has_changed(step):
+        return longer(step)
+    return f"as long as before, give or take {percent(max(-step.low_pct, step.high_pct))} %"
+
+
+def _has_changed(step: StepChange) -> bool:
+    return float(percent(step.change_pct).replace(",", "")) != 0
+
+
 def _crosses_zero(step: StepChange) -> bool:
     return step.low_pct <= 0 <= step.high_pct
 
 
-def where(rows: Sequence[PhaseChange], diagnosis: str) -> str:
-    """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, rest +0.1`: the parts add up to what is said."""
+def where(rows: Sequence[PhaseChange], diagnosis: str, *, phase: Optional[str] = None, is_starved: bool = False) -> str:
+    """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said.
+
+    Args:
+        rows: The waterfall.
+        diagnosis: The verdict's.
+        phase: The one that the verdict names: where no mean moved it is named for the typical step.
+        is_starved: The interval says nothing.
+    """
     whole = next((row for row in rows if row.phase == STEP), None)
     if whole is None:
         return ""
     size, unit = size_of([whole.before_ms, whole.after_ms])
     change, low, high = (ms / size for ms in (whole.change_ms, whole.low_ms, whole.high_ms))
-    decimals = decimals_for([change, low, high])
-    said = f"{signed(change, decimals)} {unit} a step [{low:,.{decimals}f} to {high:,.{decimals}f}]"
+    decimals = decimals_for([change] if is_starved else [change, low, high])
+    said = f"{signed(change, decimals)} {unit} a step"
+    said += "" if is_starved else f" [{low:,.{decimals}f} to {high:,.{decimals}f}]"
     if len(rows) == 1:
         return said
     moved = any(row.moved for row in rows if row.phase != STEP)
-    if not moved and diagnosis == contract.SAME:
-        return f"{said}: no phase beyond chance"
     parts = [(phase_label(row.phase), row.change_ms / size) for row in _named(rows)]
+    if not moved and (diagnosis == contract.SAME or not parts):
+        return f"{said}: {_NONE_MOVED}"
     rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
-    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (REST, rest)))
-    return f"{said}: {told}" if moved else f"{said}: no phase beyond chance; {told}"
+    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (ALL_ELSE, rest)))
+    none_moved = f"{_NONE_MOVED} in the mean, {phase_label(phase)} in a typical step" if phase else _NONE_MOVED
+    return f"{said}: {told}" if moved else f"{said}: {none_moved}; {told}"
 
 
 def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Optional[str]:
@@ -93,33 +143,64 @@ def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Option
     return max(moved, key=lambda row: abs(row.change_ms)).phase if moved else None
 
 
-def next_step(diagnosis: str, phase: Optional[str], *, after: Report) -> str:
-    """One thing to do about a step that takes longer, or another time in its parts; of other verdicts nothing."""
+def next_step(diagnosis: str, phase: str, *, after: Report) -> str:
+    """One thing to do about a phase that takes longer, or another time; of other verdicts nothing."""
     if diagnosis not in (contract.REGRESSION, contract.MIXED):
         return "nothing"
-    if phase is None:
-        return "look at the waterfall; repeat both, taking turns, to see which phase it is"
     name, verdict = phase_label(phase), after.verdict
     if phase == phases.SYNC and verdict.diagnosis in _OF_RANKS and verdict.next:
-        return f"{units.clean(verdict.summary)} {units.clean(verdict.next)}"
+        return f"{short(verdict.summary)} {short(verdict.next)}"
     if verdict.diagnosis == _OF_PHASE.get(phase) and verdict.next:
-        return f"{name}: {units.clean(verdict.next)}"
+        return f"{name}: {short(verdict.next)}"
     return f"look at what changed {name if phase == phases.BETWEEN_STEPS else f'in {name}'}"
 
 
-def next_repeats(repeats: Optional[int], *, is_starved: bool) -> str:
-    """What to do where chance cannot be told from a change."""
+def next_without_phase(diagnosis: str, *, is_alike: bool, is_repeated: bool, has_phases: bool) -> str:
+    """What to do about a step that takes longer when no phase is to be named."""
+    if diagnosis not in (contract.REGRESSION, contract.MIXED):
+        return "nothing"
+    if not has_phases:
+        return "compare runs on one clock: they show which phase it is"
+    if is_alike and is_repeated:
+        return "look at what all phases share: versions, threads, precision, the size of the data"
+    if is_repeated:
+        return "look at the waterfall"
+    reason = "tell these apart" if is_alike else "see which phase it is"
+    return f"to {reason}, {_in_turns(_USUAL_REPEATS)}"
+
+
+def next_repeats(repeats: Optional[int], *, is_repeated: bool, is_starved: bool) -> str:
+    """What to do where chance cannot be told from a change: how many runs, in which order, and the command then."""
     if is_starved:
-        return "run both, some repeats taking turns (`traceml compare --help`), while the host is free"
-    many = f"about {repeats} runs a side" if repeats else "more than 50 runs a side"
-    return f"{many} would decide, if the difference stays; let both take turns (`traceml compare --help`)"
+        return f"run both again while cores are free, {_in_turns(_USUAL_REPEATS)}"
+    if repeats is not None:
+        return f"about {_in_turns(repeats, would='would decide if the difference stays')}"
+    if is_repeated:
+        return "more than 50 runs a side would decide if the difference stays; a wider `--margin` asks for less"
+    most = "more than 50 runs a side would decide if runs differ as much as the floor allows for"
+    return f"{most}; {_in_turns(_USUAL_REPEATS, would='show how much they do')}"
 
 
-def basis(*, num_before: int, num_after: int, drift_pct: float, is_repeated: bool, is_interleaved: bool) -> str:
-    """What the interval rests on."""
+def _in_turns(repeats: int, *, would: str = "") -> str:
+    runs = f"{repeats} runs a side, taking turns{f', {would}' if would else ''}"
+    return f"{runs}: `traceml compare A1 ... A{repeats} --against B1 ... B{repeats}` (`--help` shows the loop)"
+
+
+def basis(
+    *,
+    num_before: int,
+    num_after: int,
+    drift_pct: float,
+    is_repeated: bool,
+    is_interleaved: bool,
+    is_counted: bool,
+) -> str:
+    """What the interval rests on; `is_counted`: the kernel told of each run how long it waited for a core."""
     runs = f"{num_before} run{'s' * (num_before > 1)} against {num_after}"
     if not is_repeated and drift_pct >= _STARVED_PCT:
-        return f"{runs}: others took the CPU from a run, so one run a side says nothing"
+        waited = "a run waited for a core, which others or its own threads had"
+        why = waited if is_counted else "the host was full, and some steps of a run far longer than others"
+        return f"{runs}: {why}"
     if not is_repeated:
         return f"{runs}: the spread within them, and {percent(drift_pct)} % for drift from run to run"
     turns = "taking turns" if is_interleaved else "one side after the other"
@@ -127,10 +208,18 @@ def basis(*, num_before: int, num_after: int, drift_pct: float, is_repeated: boo
     return f"{runs}, {turns}: the spread between repeats{drift}"
 
 
+def short(text: str) -> str:
+    """A sentence of a run's own, clean; our longest has half as many characters as stay."""
+    text = units.clean(text)
+    return text if len(text) <= _MAX_SENTENCE else f"{text[: _MAX_SENTENCE - 1]}…"
+
+
 def phase_label(phase: str) -> str:
     """What people call a row of the waterfall."""
+    if phase == REST:
+        return ALL_ELSE
     known = phase in phases.LABELS or phase.startswith(phases.REGION_PREFIX)
-    return phases.label(phase) if known else units.clean(phase)
+    return phases.label(phase) if known else units.clean(phase)[:_MAX_LABEL]
 
 
 def size_of(values: Sequence[float]) -> tuple[float, str]:

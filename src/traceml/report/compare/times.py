@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final, Mapping, Optional, Sequence
 
 from traceml.analysis.redraw import BlockTimes
 from traceml.errors import RunError
+from traceml.schema import units
 
 if TYPE_CHECKING:
-    from traceml.report.contract import BlockInfo, Report
+    from traceml.report.contract import Report
 
-MAX_BLOCKS: Final = 64
 STEP: Final = "step"  # all phases together
-REST: Final = "rest"
-_MOST: Final = 1e12  # ms, or steps: more is no training of this world
+REST: Final = "all_else"
+_MAX_NAME: Final = 60
 _PERCENT: Final = 100.0
 
 
@@ -36,13 +36,12 @@ def times_of(report: Report, *, on_wall: bool = False) -> Optional[RunTimes]:
         on_wall: On the wall's clock, which a run on the device's has beside it: the step alone, no phases.
 
     Raises:
-        RunError: `no-steps`, or `damaged-summary`: numbers that no run can have.
+        RunError: `no-steps`.
     """
-    time, name = report.step_time, report.run.name
+    time, name = report.step_time, units.clean(report.run.name)[:_MAX_NAME]
     if report.run.steps < 1:
         message = f"Run '{name}' has no steps to compare. `traceml view` says how it ended; give one that trained."
         raise RunError(message, slug="no-steps")
-    _check(report)
     mean_ms = time.period_ms.mean
     if not time.blocks or mean_ms is None:
         return None
@@ -98,25 +97,13 @@ def neighbours_share_of(report: Report) -> Optional[float]:
     return min(1.0, max(0.0, (busy - own / cores) / _PERCENT))
 
 
-def _check(report: Report) -> None:
-    time = report.step_time
-    if len(time.blocks) > MAX_BLOCKS:
-        raise _damaged(report, f"{len(time.blocks)} blocks, not at most {MAX_BLOCKS}")
-    for at, block in enumerate(time.blocks):
-        if not _is_block(block):
-            raise _damaged(report, f"block {at} is none: steps and times must be above 0")
-    period = time.period_ms
-    times = [period.mean, period.p50, period.p95, *(row.mean_ms for row in time.phases.values())]
-    if not all(ms is None or 0 <= ms <= _MOST for ms in times) or period.mean == 0:
-        raise _damaged(report, "a time is not above 0")
+def waited_share_of(report: Report) -> Optional[float]:
+    """The part (0..1) of its time that a training was ready to run and had no core; None where nobody counted."""
+    percent = report.process.waited_for_core_pct
+    return None if percent is None else min(1.0, max(0.0, percent / _PERCENT))
 
 
-def _is_block(block: BlockInfo) -> bool:
-    periods = [ms for ms in (block.period_ms, block.wall_period_ms) if ms is not None]
-    is_timed = all(0 < ms <= _MOST for ms in periods) and all(0 <= ms <= _MOST for ms in block.mean_ms.values())
-    return is_timed and 1 <= block.steps <= _MOST
-
-
-def _damaged(report: Report, reason: str) -> RunError:
-    message = f"The summary of run '{report.run.name}' is damaged: {reason}. Give another one."
-    return RunError(message, slug="damaged-summary")
+def has_workers(report: Report) -> bool:
+    """Whether the loader has processes of its own."""
+    num_workers = report.loader.get("num_workers")
+    return isinstance(num_workers, int) and num_workers > 0

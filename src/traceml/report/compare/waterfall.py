@@ -77,11 +77,30 @@ class Waterfall:
         """A row a phase that any run spent time in, in the house's order, then the rest, then the step.
 
         Args:
-            drift: The share (0..1) of a phase's time that is allowed for drift.
+            drift: The share (0..1) of the step that is allowed for drift: all of it can have met one phase.
         """
         parts = (*self.shared, REST) if self.shared else ()
         names = [name for name in parts if max(self._mean_of(0, name), self._mean_of(1, name)) > 0]
         return tuple(self._row(name, drift) for name in (*names, STEP))
+
+    def change_of_all(self) -> Optional[float]:
+        """By how much (a logarithm) every phase that matters changed alike, beyond chance; None where they did not."""
+        limits, whole = self._limits, self.mean().estimate
+        names = [name for name in self.shared if self._least_share(name) >= limits.alike_phase_share]
+        covered = sum(self._mean_of(0, name) for name in names) / self.step_ms[0]
+        if len(names) < limits.alike_num_phases or covered < limits.alike_cover_share:
+            return None
+        return whole if all(self._is_alike(name, whole) for name in names) else None
+
+    def _least_share(self, name: str) -> float:
+        return min(means[name] / means[STEP] for side in self._means for means in side)
+
+    def _is_alike(self, name: str, whole: float) -> bool:
+        limits, found = self._limits, self._distance(name, math.log, CONFIDENCE)
+        half = (found.high - found.low) / 2
+        is_sure = found.low > 0 if whole > 0 else found.high < 0
+        room = max(limits.alike_within * abs(whole), min(half, limits.alike_interval * abs(whole)))
+        return is_sure and abs(found.estimate - whole) <= room
 
     def typical_culprit(self) -> Optional[str]:
         """The phase whose typical time holds most of what the typical step changed by; None where none does.
@@ -99,12 +118,11 @@ class Waterfall:
 
     def _row(self, name: str, drift: float) -> PhaseChange:
         before, after = self._mean_of(0, name), self._mean_of(1, name)
-        allowed = drift * max(before, after)
-        found = self.part(name).widened(allowed)
+        found = self.part(name).widened(drift * max(self.step_ms))
         change = after - before
         least = self._limits.phase_share * min(self.step_ms)
         moved = (found.low > 0 or found.high < 0) and abs(change) > least
-        low, high = min(found.low, change), max(found.high, change)
+        low, high = min(max(found.low, -before), change), max(found.high, change)  # nobody loses more than it had
         return PhaseChange(name, rounded(before), rounded(after), rounded(change), rounded(low), rounded(high), moved)
 
     def _mean_of(self, side: int, name: str) -> float:

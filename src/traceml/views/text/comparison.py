@@ -19,6 +19,7 @@ WIDTH: Final = 80
 _INDENT: Final = 6
 _LABEL: Final = 12
 _MAX_PHASE: Final = 22
+_AGAIN: Final = 5  # columns of " (12)"
 _SHOWN_SHARE: Final = 0.005  # of the step; a smaller phase that did not move is folded into the rest
 _MAX_NOTES: Final = 4
 _ENDS: Final = {"failed": "Failed", "killed": "Killed", "unknown": "Ended unseen", "running": "Still running"}
@@ -90,17 +91,27 @@ def table(found: Comparison) -> list[Row]:
     # Three digits for the largest phase: the step, which is longer, then has at most four.
     parts = [row for row in rows if row.phase != STEP] or rows
     decimals = decimals_for([value / size for row in parts for value in (row.before_ms, row.after_ms)])
+    labels = _unique([columns.fit(clean(phase_label(row.phase)), _MAX_PHASE) for row in rows])
     return [
         Row(
-            columns.fit(clean(phase_label(row.phase)), _MAX_PHASE),
+            label,
             f"{row.before_ms / size:,.{decimals}f} {unit}",
             f"{row.after_ms / size:,.{decimals}f} {unit}",
             f"{signed(row.change_ms / size, decimals)} {unit}",
             _interval(row, size, decimals),
             row.change_ms if row.moved and row.phase != STEP else None,
         )
-        for row in rows
+        for label, row in zip(labels, rows)
     ]
+
+
+def _unique(labels: Sequence[str]) -> list[str]:
+    """The labels; of those that are alike when cut or clean, a second one says that it is another."""
+    found: list[str] = []
+    for label in labels:
+        again = sum(label == other for other in labels[: len(found)])
+        found.append(f"{columns.fit(label, _MAX_PHASE - _AGAIN)} ({again + 1})" if again else label)
+    return found
 
 
 def _lines(found: Comparison, width: int, *, ascii_only: bool) -> Iterator[str]:
@@ -173,6 +184,8 @@ def _folded(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
         for row in rows
         if row.phase not in (STEP, REST) and (row.moved or max(row.before_ms, row.after_ms) >= least)
     ]
+    if not shown:
+        return [whole]  # the step alone was compared
     before, after, change = (
         getattr(whole, key) - sum(getattr(row, key) for row in shown) for key in ("before_ms", "after_ms", "change_ms")
     )
