@@ -68,7 +68,7 @@ types: $(VENV)/.stamp-dev ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(VENV)/.stamp-dev ## the unit tests
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not alone" tests/unit
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not alone and not long" tests/unit
 	$(BIN)/python -m pytest -q -m alone tests/unit/recorder
 
 processes: $(VENV)/.stamp-dev ## the tests with real processes, without those of `make ranks`, `make terminal`, `make long`
@@ -78,8 +78,8 @@ terminal: $(VENV)/.stamp-dev ## both views in drawn terminals and in tmux, which
 	@bash .ci/tmux
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/unit/launch tests/processes/test_faces.py tests/processes/test_panel.py tests/processes/test_inline*.py tests/processes/test_attach.py
 
-long: $(VENV)/.stamp-dev ## tests with real processes that CI leaves out, because they take long
-	$(BIN)/python -m pytest -q -m long tests/processes
+long: $(VENV)/.stamp-dev ## tests that CI leaves out, because they take long
+	$(BIN)/python -m pytest -q -m long tests/processes tests/unit
 
 ranks: $(VENV)/.stamp-dev ## the tests with several ranks, those that CI leaves out too; 4 min or so
 	$(BIN)/python -m pytest -q tests/processes/test_ranks.py

@@ -22,6 +22,7 @@ _FIRST_STEP: Final = 8  # the ones before it make pools, look for models, compil
 _INTERVAL_S: Final = 0.05  # between two clocked steps
 _NUM_CLOCKED: Final = 16  # steps to an account
 _NUM_OVER: Final = 2  # accounts in a row above the budget, until something is shed
+_FAR_OVER: Final = 5  # times the budget: one account is enough
 #: Seconds a step below which nothing is shed, whatever their share: what tracing may cost with and without events.
 _FLOOR_S: Final = {"host": 25e-6, "device": 60e-6}
 _MIN_PART: Final = 0.2  # of our own time: without a signal that costs less it would be the same
@@ -218,7 +219,7 @@ class Biller:
         """Sheds the first signal in order that is worth it, where two accounts in a row are above the budget."""
         is_over = share > self.budget and own_s > _FLOOR_S[self._pen.clock_used]
         self._num_over = self._num_over + 1 if is_over else 0
-        if self._num_over < _NUM_OVER:
+        if self._num_over < (1 if share > _FAR_OVER * self.budget else _NUM_OVER):
             return
         pen = self._pen
         for signal, shed in self._sheds.items():

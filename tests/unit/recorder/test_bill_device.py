@@ -102,7 +102,7 @@ def test_memory_that_costs_too_much_is_not_read_any_more(device: Accelerator, re
     told(recording)
 
     assert losses == bare_losses(300)
-    assert [shed.signal for shed in of(recording, Shed)] == ["memory"]
+    assert of(recording, Shed)[0].signal == "memory"
     last = of(recording, Shed)[0].step
     assert last - 2 <= max(reading.step for reading in of(recording, MemoryReading)) <= last
     assert device.counters._cuda_memoryStats(0)["allocated_bytes"]["all"]["peak"] == 5 * MB

@@ -45,6 +45,7 @@ def test_file_and_log_stay_under_the_cap_and_every_step_is_covered_once(
         assert period_of(pieces).total == sum(step.period_ns for step in stream(num_steps, rank=rank))
 
 
+@pytest.mark.long
 def test_even_the_wildest_steps_of_many_ranks_stay_under_the_cap(tmp_path: Path) -> None:
     runs = [wildest(4_500, rank=rank) for rank in range(8)]
 
