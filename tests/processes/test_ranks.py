@@ -113,6 +113,18 @@ def test_the_first_rank_that_dies_is_named_with_step_and_memory(tmp_path: Path, 
 
 
 @pytest.mark.ranks
+@pytest.mark.parametrize(("where", "line"), [("input", ""), ("forward", "--bare"), ("backward", "")])
+def test_a_rank_that_dies_of_an_exception_did_so_in_the_phase_that_it_left(
+    tmp_path: Path, where: str, line: str
+) -> None:
+    result = train(tmp_path, "--do=raise", f"--where={where}", "--at=20", "--steps=40", *filter(None, [line]))
+
+    (first,) = (event for event in result.summary["events"] if event["kind"] == "first death")
+    assert (first["rank"], first["step"]) == (1, 21)
+    assert first["text"].startswith(f"rank 1 failed with ValueError in {where}"), result.stderr
+
+
+@pytest.mark.ranks
 @pytest.mark.parametrize(
     ("do", "told"),
     [

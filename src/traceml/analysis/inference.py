@@ -83,7 +83,7 @@ class InferredSteps(Periods):
     # -- edges --------------------------------------------------------------------------------------------------------
 
     def _opened_inferring(self, slot: int) -> None:
-        self._raised_in = None
+        self._raised.opened(slot)
         period = self._period
         if slot == FETCH:
             self._fetch_opened()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.aligning import Aligning
-from traceml.collect.attempts import Failures, attempt_of, deaths_of, is_former
+from traceml.collect.attempts import attempt_of, deaths_of, is_former
 from traceml.collect.bell import Bell
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.end import Departure, ScriptExit, exit_of, run_end, training_exit
@@ -72,7 +72,6 @@ class Collector:
             self._ring_dir, cursors=keeping.cursors(), noted=callbacks.note, is_live=sampling is not None
         )
         self._aligning = Aligning(keeping.ledger(), keeping.steps_from)
-        self._failures = Failures()
         self._stalling = Stalling()
         self._former: dict[str, RingTail] = {}  # rings of attempts that a restart has ended
         self._attempt = max((attempt.number + 1 for attempt in keeping.attempts()), default=0)
@@ -188,7 +187,6 @@ class Collector:
                 if attempt > self._attempt:
                     self._put(news)
                     self._begin_attempt(attempt)
-                self._failures.learn(tail.name, portion.taken.steps)
                 has_news = has_news or portion.has_news
                 if portion.is_empty:
                     continue
@@ -237,12 +235,11 @@ class Collector:
         for tail in former:
             gone_ns = self._life.gone_ns(tail.pid) if self._life.is_gone(tail.pid) else now_ns
             portion = tail.finish(end_ns=gone_ns or 0)
-            self._failures.learn(tail.name, portion.taken.steps)
             self._aligning.feed(tail.state, portion.taken.steps)
             self._keeping.put([portion], states=[tail.state], **self._aligning.take())
         self._tell(self._stalling.over(now_ns))
         self._stalling = Stalling()
-        ended = attempt_of(former, self._life, self._failures, now_ns=now_ns)
+        ended = attempt_of(former, self._life, now_ns=now_ns)
         self._keeping.begin_attempt(ended)
         self._aligning = Aligning(None, self._keeping.steps_from)
 
@@ -357,7 +354,7 @@ class Collector:
             last_ns = max([last_ns, *(part.start_ns + part.duration_ns for part in portion.taken.segments)])
             self._aligning.feed(tail.state, portion.taken.steps)
             self._keeping.put([portion], states=[tail.state], **self._aligning.take())
-        died = deaths_of(ranks, self._life, self._failures, memory_of=self._stalling.memory_of, now_ns=now_ns)
+        died = deaths_of(ranks, self._life, memory_of=self._stalling.memory_of, now_ns=now_ns)
         self._tell([*self._stalling.over(now_ns), *died])
         self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])
         first = [event.rank for event in died] + [tail.state.identity.rank for tail in ranks]
