@@ -110,6 +110,7 @@ def test_the_first_rank_that_dies_is_named_with_step_and_memory(tmp_path: Path, 
     assert first[0]["text"].startswith(f"rank 1 {how} in between steps"), first
     assert "held" in first[0]["text"]
     assert "died" in result.stderr
+    assert f"rank 1 {how} after 2" in " ".join(result.stderr.split())
 
 
 @pytest.mark.ranks

@@ -48,26 +48,32 @@ def attempt_of(tails: Sequence[RingTail], life: Life, *, now_ns: int) -> Attempt
     )
 
 
-def deaths_of(
-    tails: Sequence[RingTail],
-    life: Life,
-    *,
-    memory_of: Callable[[int], Optional[int]],
-    now_ns: int,
-) -> list[Event]:
+def deaths_of(tails: Sequence[RingTail], life: Life, *, now_ns: int) -> list[RankDeath]:
     """Who died of the last attempt's ranks, the first one first; of a single rank the run's end says it all.
 
     Args:
         tails: Their rings, all finished.
         life: Their processes.
-        memory_of: What a rank's process held when it was looked at last.
         now_ns: Now.
     """
     left = [tail for tail in tails if tail.state.end is not None or life.is_gone(tail.pid)]
     if max((tail.state.identity.world_size for tail in tails), default=1) < 2:  # noqa: PLR2004  # several ranks
         return []
+    return _deaths(left, life, now_ns=now_ns)
+
+
+def events_of(
+    deaths: Sequence[RankDeath], tails: Sequence[RingTail], *, memory_of: Callable[[int], Optional[int]]
+) -> list[Event]:
+    """An event of each of the first 16 deaths.
+
+    Args:
+        deaths: The first one first.
+        tails: The rings of all ranks.
+        memory_of: What a rank's process held when it was looked at last.
+    """
     events: list[Event] = []
-    for death in _deaths(left, life, now_ns=now_ns)[:MAX_DEATHS]:
+    for death in deaths[:MAX_DEATHS]:
         held = memory_of(death.rank)
         memory = f", {units.size(held)} held" if held is not None else ""
         early = "" if events else _ended_before(death, tails)
