@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional
 import pytest
 
 from tests.processes import running
+from traceml.schema import stalls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,6 +171,19 @@ def test_a_rank_that_waits_for_a_process_of_its_own_that_works_is_no_hang(tmp_pa
 
     found = [event["kind"] for event in summary["events"] if event["kind"] in ("hang", "wait for a rank")]
     assert found == ["wait for a rank"]
+
+
+@pytest.mark.ranks
+def test_a_rank_that_evaluates_through_workers_that_work_is_no_hang_and_one_whose_workers_sleep_is(
+    tmp_path: Path,
+) -> None:
+    for do, kind in (("workers", "wait for a rank"), ("sleepers", "hang")):
+        folder = tmp_path / do
+        folder.mkdir()
+        summary = train(folder, f"--do={do}", "--at=40", "--steps=50", "--seconds=8").summary
+
+        found = [(event["kind"], event["rank"]) for event in summary["events"] if event["kind"] in stalls.GROWING]
+        assert found == [(kind, 1)], summary["events"]
 
 
 @pytest.mark.ranks

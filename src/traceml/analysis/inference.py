@@ -61,13 +61,11 @@ class InferredSteps(Periods):
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
-        self._is_inferring = False
         self._num_inferred = 0  # before the first trace_step; those behind it are counted apart by the recorder
         self._ends = Ends()
         self._piece: Optional[_Piece] = None  # up to the open step's last update
         self._rounds: list[_Piece] = []  # before it: the open step's, or steps of their own if the loader is over
         self._backwards: list[_Piece] = []  # while no update was ever seen: one a backward
-        self._has_worked = False  # forward or backward with gradients since the last update
         self._stepped: set[int] = set()  # the optimizers that stepped in the open step
         self._num_in_step = 0  # their updates
         self._has_run_out = False  # the training iterator: the next fetch is another one's

@@ -44,6 +44,8 @@ class Periods:
         self._last_ns = 0  # the newest edge
         self._period_ns: Optional[int] = None  # when the open period began; None: when the process did
         self._has_forward = False
+        self._is_inferring = False
+        self._has_worked = False  # while inferring: forward or backward with gradients since the last update
         self._raised = Raised()
         self._stack = [BETWEEN]
         self._period = Period.fresh()
@@ -63,7 +65,10 @@ class Periods:
         end, raised = self.state.end, self.raised
         if raised is not None and end is not None and end.exception:
             return raised
-        return self._step + 1 + opened.num_ended, self._phase_of(opened.slot)
+        is_before = (
+            opened.slot == IN_STEP and self._is_inferring and not (self._has_worked or self._fetches.is_training)
+        )
+        return self._step + 1 + opened.num_ended, self._phase_of(BETWEEN if is_before else opened.slot)
 
     def _device_value(self, code: int, value: int, last_ns: int, position: int) -> None:
         if not self._timeline.is_on and code == edges.DEVICE_FROM:  # its message is lost, or comes later

@@ -28,7 +28,7 @@ parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--model", default="ddp")  # ddp, buffers, no_sync, own, fsdp2, pairs, part, one
 parser.add_argument(
     "--do", default=""
-)  # kill, raise, exit, sleep, pause, validate, delegate, leave: at step --at; late
+)  # kill, raise, exit, sleep, pause, validate, delegate, workers, sleepers, leave: at step --at; late
 parser.add_argument("--at", type=int, default=0)
 parser.add_argument("--seconds", type=float, default=7.0)
 parser.add_argument("--bare", action="store_true")  # no line of TraceML's
@@ -53,6 +53,19 @@ class Rows(Dataset[Any]):  # type: ignore[misc]  # torch is Any where it is not 
             passes(LATE_S / 4, step=index // 4 + 1)
         if is_late and args.do == "sleep" and index == args.at * 4:
             time.sleep(args.seconds)
+        return torch.randn(8), index % 4
+
+
+class Heavy(Dataset[Any]):  # type: ignore[misc]
+    """A single batch of an evaluation, long in the making by a worker that uses its core for it, or sleeps."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        end = time.monotonic() + args.seconds
+        while index == 0 and time.monotonic() < end:
+            time.sleep(args.seconds if args.do == "sleepers" else 0.0)
         return torch.randn(8), index % 4
 
 
@@ -93,6 +106,10 @@ def happens(step: int) -> None:  # noqa: C901  # a line a thing that happens
         dist.barrier()
     if not is_late:
         return
+    if args.do in ("workers", "sleepers"):
+        with torch.no_grad():
+            for x, _ in DataLoader(Heavy(), batch_size=2, num_workers=2):
+                raw(x)
     if args.do == "delegate":
         busy = f"import time; end = time.monotonic() + {args.seconds}\nwhile time.monotonic() < end: pass"
         subprocess.run([sys.executable, "-c", busy], check=True)
