@@ -86,6 +86,16 @@ def test_nobody_is_named_where_ranks_are_no_peers(tmp_path: Path, model: str, wh
 
 
 @pytest.mark.ranks
+def test_groups_that_advance_at_paces_of_their_own_are_told_apart(tmp_path: Path) -> None:
+    result = train(tmp_path, "--model=groups", "--where=forward", "--rank=2")
+
+    said = " ".join(result.stderr.split())
+    assert culprit_of(result.summary) is None
+    assert "steps/s: ranks 0 and 1 " in said, result.stderr
+    assert ", rank 2 " in said
+
+
+@pytest.mark.ranks
 def test_one_rank_alone_has_no_sync(tmp_path: Path) -> None:
     summary = train(tmp_path, "--steps=12", num_ranks=1).summary
 

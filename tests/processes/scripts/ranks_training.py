@@ -25,7 +25,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--where", default="none")  # input, forward, backward: 20 ms late there in each step, or raises
 parser.add_argument("--rank", type=int, default=1)
 parser.add_argument("--steps", type=int, default=40)
-parser.add_argument("--model", default="ddp")  # ddp, buffers, no_sync, own, fsdp2, pairs, part, one
+parser.add_argument("--model", default="ddp")  # ddp, buffers, no_sync, own, fsdp2, pairs, part, groups, one
 parser.add_argument(
     "--do", default=""
 )  # kill, raise, exit, sleep, pause, validate, delegate, workers, sleepers, leave: at step --at; late
@@ -131,8 +131,8 @@ if not args.bare:
 traced = contextlib.nullcontext if args.bare else traceml.trace_step
 torch.manual_seed(0)
 raw = Model()
-part = dist.new_group([0, 1]) if args.model == "part" else None
-model: Any = raw if args.model in ("own", "one", "pairs", "part", "fsdp2") else DistributedDataParallel(raw)
+part = dist.new_group([0, 1]) if args.model in ("part", "groups") else None
+model: Any = raw if args.model in ("own", "one", "pairs", "part", "groups", "fsdp2") else DistributedDataParallel(raw)
 if args.model == "fsdp2":
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -151,7 +151,7 @@ for step, (x, y) in enumerate(loader, 1):
         if args.model in ("own", "part"):
             for parameter in model.parameters():
                 dist.all_reduce(parameter.grad)  # this line is named
-        if args.model == "part" and dist.get_rank() < 2:
+        if args.model in ("part", "groups") and dist.get_rank() < 2:
             dist.all_reduce(torch.ones(4), group=part)
         if args.model == "pairs":
             if dist.get_rank() == 0:
