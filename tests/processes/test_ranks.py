@@ -50,6 +50,16 @@ def test_the_rank_that_is_late_is_named_with_its_phase(tmp_path: Path, model: st
     assert result.summary["run"]["world_size"] == 3
 
 
+@pytest.mark.ranks
+def test_of_two_ranks_under_fsdp1_the_one_that_is_late_in_its_forward_is_named(tmp_path: Path) -> None:
+    result = train(tmp_path, "--model=fsdp1", "--where=forward", "--ms=30", num_ranks=2)
+
+    assert result.end == ("completed", "end", 0, 40), result.stderr
+    assert culprit_of(result.summary) == (1, "forward"), result.summary["step_time"]["findings"]
+    assert result.summary["step_time"]["phases"]["sync"]["count"] > 0
+    assert result.summary["coverage"]["faults"] == []
+
+
 def test_a_run_in_which_all_are_alike_names_nobody(tmp_path: Path) -> None:
     summary = train(tmp_path).summary
 

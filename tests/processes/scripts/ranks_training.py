@@ -22,18 +22,19 @@ from torch.utils.data import DataLoader, Dataset
 import traceml
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--where", default="none")  # input, forward, backward: 20 ms late there in each step, or raises
+parser.add_argument("--where", default="none")  # input, forward, backward: late there in each step, or raises
 parser.add_argument("--rank", type=int, default=1)
 parser.add_argument("--steps", type=int, default=40)
-parser.add_argument("--model", default="ddp")  # ddp, buffers, no_sync, own, fsdp2, pairs, part, groups, one
+parser.add_argument("--model", default="ddp")  # ddp, buffers, no_sync, own, fsdp1, fsdp2, pairs, part, groups, one
 parser.add_argument(
     "--do", default=""
 )  # kill, raise, exit, sleep, pause, validate, delegate, workers, sleepers, leave: at step --at; late
 parser.add_argument("--at", type=int, default=0)
 parser.add_argument("--seconds", type=float, default=7.0)
 parser.add_argument("--bare", action="store_true")  # no line of TraceML's
+parser.add_argument("--ms", type=float, default=20.0)  # how late
 args = parser.parse_args()
-LATE_S = 0.02
+LATE_S = args.ms / 1e3
 
 
 def passes(seconds: float, *, step: int) -> None:
@@ -132,7 +133,11 @@ traced = contextlib.nullcontext if args.bare else traceml.trace_step
 torch.manual_seed(0)
 raw = Model()
 part = dist.new_group([0, 1]) if args.model in ("part", "groups") else None
-model: Any = raw if args.model in ("own", "one", "pairs", "part", "groups", "fsdp2") else DistributedDataParallel(raw)
+model: Any = raw if args.model not in ("ddp", "buffers", "no_sync") else DistributedDataParallel(raw)
+if args.model == "fsdp1":
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    model = FullyShardedDataParallel(model, device_id=torch.device("cpu"))
 if args.model == "fsdp2":
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
