@@ -32,9 +32,7 @@ class Stalling:
         self._does: dict[int, str] = {}
         self._stall: Optional[Stall] = None
         self._told_ns = 0
-        self._below: dict[
-            int, tuple[int, Work]
-        ] = {}  # of a rank that sleeps: when, and what those below had used by then
+        self._below: dict[int, tuple[int, Work]] = {}  # of a rank that sleeps: when, and what those below it had used
         self._worked_ns: dict[int, int] = {}  # when a rank, or one below it, was last seen at work
 
     def feed(self, steps: Sequence[StepRecord]) -> None:
@@ -93,7 +91,9 @@ class Stalling:
                 continue
             used, before = work_below(pids[rank]), self._below.get(rank)
             self._below[rank] = (now_ns, used)
-            if waits_for_disk(pids[rank]) or (before is not None and _has_worked(used, before[1], now_ns - before[0])):
+            if before is None:
+                does[rank] = BUSY  # nobody knows yet, and that is no alarm
+            elif _has_worked(used, before[1], now_ns - before[0]) or waits_for_disk(pids[rank]):
                 self._worked_ns[rank] = now_ns
             if now_ns - self._worked_ns.get(rank, -_WORKS_ON_NS) < _WORKS_ON_NS:
                 does[rank] = BUSY
