@@ -45,8 +45,8 @@ def waiting_of(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[Wa
     return Waiting(
         summary=f"{share_in_words(share)} of the time the ranks wait for one another, and no single cause holds it: "
         f"{part_of(sync_ns, period_ns)} a step.",
-        why=f"{units.duration(transfer_ns)} of it is communication itself, {units.duration(late_ns)} the wait for "
-        f"whoever comes last: {_turns(whole)}{shared}",
+        why=f"of what rank {rank.state.identity.rank} waits {units.duration(transfer_ns)} is communication itself, "
+        f"{units.duration(late_ns)} for whoever comes last: {_turns(whole)}{shared}",
         next=_next(is_crowded=is_crowded, is_transfer=transfer_ns >= late_ns),
     )
 
