@@ -85,7 +85,7 @@ def seconds_left(report: Report, at: int) -> Optional[float]:
     mean_ms, total = state.finite(wall.mean), report.run.total_steps
     if mean_ms is None or not total or at >= total:
         return None
-    return (total - at) * mean_ms / 1e3
+    return state.finite((total - at) * mean_ms / 1e3)
 
 
 def rounded_left(left_s: float) -> str:

@@ -21,7 +21,7 @@ def groups_of(report: Report) -> list[tuple[float, list[int]]]:
     Of the ranks that have a row in the report: at most 16.
     """
     rows = report.step_time.ranks.by_rank
-    paced = sorted((row.period_ms, row.rank) for row in rows if row.period_ms)
+    paced = sorted((row.period_ms, row.rank) for row in rows if row.period_ms and row.period_ms > 0)
     if report.run.world_size < 2 or not paced or paced[-1][0] < _APART * paced[0][0]:  # noqa: PLR2004  # several
         return []
     groups: list[list[tuple[float, int]]] = []
