@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional
 import pytest
 
 from tests.processes import running
+from traceml.schema import stalls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,16 @@ def test_the_rank_that_is_late_is_named_with_its_phase(tmp_path: Path, model: st
     assert result.summary["run"]["world_size"] == 3
 
 
+@pytest.mark.ranks
+def test_of_two_ranks_under_fsdp1_the_one_that_is_late_in_its_forward_is_named(tmp_path: Path) -> None:
+    result = train(tmp_path, "--model=fsdp1", "--where=forward", "--ms=30", num_ranks=2)
+
+    assert result.end == ("completed", "end", 0, 40), result.stderr
+    assert culprit_of(result.summary) == (1, "forward"), result.summary["step_time"]["findings"]
+    assert result.summary["step_time"]["phases"]["sync"]["count"] > 0
+    assert result.summary["coverage"]["faults"] == []
+
+
 def test_a_run_in_which_all_are_alike_names_nobody(tmp_path: Path) -> None:
     summary = train(tmp_path).summary
 
@@ -85,6 +96,16 @@ def test_nobody_is_named_where_ranks_are_no_peers(tmp_path: Path, model: str, wh
 
 
 @pytest.mark.ranks
+def test_groups_that_advance_at_paces_of_their_own_are_told_apart(tmp_path: Path) -> None:
+    result = train(tmp_path, "--model=groups", "--where=forward", "--rank=2")
+
+    said = " ".join(result.stderr.split())
+    assert culprit_of(result.summary) is None
+    assert "steps/s: ranks 0 and 1 " in said, result.stderr
+    assert ", rank 2 " in said
+
+
+@pytest.mark.ranks
 def test_one_rank_alone_has_no_sync(tmp_path: Path) -> None:
     summary = train(tmp_path, "--steps=12", num_ranks=1).summary
 
@@ -110,6 +131,19 @@ def test_the_first_rank_that_dies_is_named_with_step_and_memory(tmp_path: Path, 
     assert first[0]["text"].startswith(f"rank 1 {how} in between steps"), first
     assert "held" in first[0]["text"]
     assert "died" in result.stderr
+    assert f"rank 1 {how} after 2" in " ".join(result.stderr.split())
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(("where", "line"), [("input", ""), ("forward", "--bare"), ("backward", "")])
+def test_a_rank_that_dies_of_an_exception_did_so_in_the_phase_that_it_left(
+    tmp_path: Path, where: str, line: str
+) -> None:
+    result = train(tmp_path, "--do=raise", f"--where={where}", "--at=20", "--steps=40", *filter(None, [line]))
+
+    (first,) = (event for event in result.summary["events"] if event["kind"] == "first death")
+    assert (first["rank"], first["step"]) == (1, 21)
+    assert first["text"].startswith(f"rank 1 failed with ValueError in {where}"), result.stderr
 
 
 @pytest.mark.ranks
@@ -157,6 +191,19 @@ def test_a_rank_that_waits_for_a_process_of_its_own_that_works_is_no_hang(tmp_pa
 
     found = [event["kind"] for event in summary["events"] if event["kind"] in ("hang", "wait for a rank")]
     assert found == ["wait for a rank"]
+
+
+@pytest.mark.ranks
+def test_a_rank_that_evaluates_through_workers_that_work_is_no_hang_and_one_whose_workers_sleep_is(
+    tmp_path: Path,
+) -> None:
+    for do, kind in (("workers", "wait for a rank"), ("sleepers", "hang")):
+        folder = tmp_path / do
+        folder.mkdir()
+        summary = train(folder, f"--do={do}", "--at=40", "--steps=50", "--seconds=8").summary
+
+        found = [(event["kind"], event["rank"]) for event in summary["events"] if event["kind"] in stalls.GROWING]
+        assert found == [(kind, 1)], summary["events"]
 
 
 @pytest.mark.ranks

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Iterator, Optional, Sequence, Union
 
-from traceml.schema import phases
+from traceml.schema import phases, units
 from traceml.schema.bill import SIGNALS, Shed
 from traceml.schema.records import HALTED, Compilation, Event, Halt, StepFailure, StepRecord
+from traceml.schema.room import OutOfMemory
 from traceml.schema.syncs import CollectiveWait
 from traceml.wire.codec import Body
 
@@ -22,7 +23,7 @@ _GC_NS: Final = 20 * _MS
 _SPIKE_NS: Final = 50 * _MS
 _SPIKE_TIMES: Final = 4  # times the median of the steps before
 _NUM_RECENT: Final = 32
-_Told = Union[Compilation, CollectiveWait, Shed]
+_Told = Union[Compilation, CollectiveWait, OutOfMemory, Shed]
 _NUM_ENDED: Final = 256  # steps whose messages may still come
 
 
@@ -41,7 +42,7 @@ class StepEvents:
         self._late: list[tuple[_Told, int]] = []  # with the step that had ended when they came
 
     def learn(self, body: Body) -> None:
-        """Takes in a message that is about a step: what it raised, or what the compiler did in it.
+        """Takes in a message that is about a step: what it raised or had no memory for, what the compiler did.
 
         The recorder's numbers begin anew with the first `trace_step`, and count updates before it: so a compilation's
         step is found by its time. Its message may be read before or behind the step's end.
@@ -139,8 +140,9 @@ class StepEvents:
 
 def _worth_telling(body: Body) -> Optional[_Told]:
     """The message, where it is worth an event."""
-    is_news = isinstance(body, Compilation) and (body.is_again or body.is_eager)
-    return body if isinstance(body, (CollectiveWait, Shed)) or (isinstance(body, Compilation) and is_news) else None
+    if isinstance(body, Compilation):
+        return body if body.is_again or body.is_eager else None
+    return body if isinstance(body, (CollectiveWait, OutOfMemory, Shed)) else None
 
 
 def _of_message(body: _Told, *, rank: int, step: int) -> Event:
@@ -148,6 +150,9 @@ def _of_message(body: _Told, *, rank: int, step: int) -> Event:
         return Event("given up", rank, body.step, body.at_ns, text=SIGNALS.get(body.signal, body.signal))
     if isinstance(body, CollectiveWait):
         return Event("wait", rank, step, body.at_ns, body.duration_ns, text=f"{body.call} at {body.where}")
+    if isinstance(body, OutOfMemory):
+        wanted = f"{units.size(body.requested_bytes)} wanted in {phases.label(body.phase)}"
+        return Event("out of memory", rank, step, body.at_ns, text=wanted)
     kind = "now eager" if body.is_eager else "recompilation"
     text = ": ".join(part for part in (body.function, body.reason) if part)
     step = max(1, step - 1) if body.is_eager else step  # which is noticed behind the step that it came up in

@@ -61,18 +61,16 @@ class InferredSteps(Periods):
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
-        self._is_inferring = False
         self._num_inferred = 0  # before the first trace_step; those behind it are counted apart by the recorder
         self._ends = Ends()
         self._piece: Optional[_Piece] = None  # up to the open step's last update
         self._rounds: list[_Piece] = []  # before it: the open step's, or steps of their own if the loader is over
         self._backwards: list[_Piece] = []  # while no update was ever seen: one a backward
-        self._has_worked = False  # forward or backward with gradients since the last update
         self._stepped: set[int] = set()  # the optimizers that stepped in the open step
         self._num_in_step = 0  # their updates
         self._has_run_out = False  # the training iterator: the next fetch is another one's
         self._is_next_batch = False  # work that begins now is on another batch than the work before
-        self._inside: Optional[int] = None  # the optimizer that stepped within another one's step
+        self._inside: Optional[tuple[int, int]] = None  # the optimizer that stepped within an open step, and how deep
         self._in_backward: list[int] = []  # the optimizers that stepped within the open backward
 
     @property
@@ -83,7 +81,7 @@ class InferredSteps(Periods):
     # -- edges --------------------------------------------------------------------------------------------------------
 
     def _opened_inferring(self, slot: int) -> None:
-        self._raised_in = None
+        self._raised.opened(slot)
         period = self._period
         if slot == FETCH:
             self._fetch_opened()
@@ -184,10 +182,11 @@ class InferredSteps(Periods):
     def _updated(self, value: int) -> None:
         """An optimizer's step is over."""
         serial, self._ends.num_updates = value >> edges.UPDATE_BITS, value & _COUNT_MASK
-        if OPTIMIZER in self._stack:
-            if serial != self._inside:
-                self._inside = serial
-                return  # within another optimizer's step, which counts
+        depth = self._stack.count(OPTIMIZER)
+        if depth:
+            if self._inside is None or self._inside[0] != serial or depth < self._inside[1]:
+                self._inside = serial, depth
+                return  # within another optimizer's step, or that of its own subclass, which counts
             self._close_across(OPTIMIZER)  # it was not: that one had raised
         self._inside = None
         if BACKWARD in self._stack:

@@ -21,6 +21,8 @@ from traceml.analysis.division import (
     segment_of,
 )
 from traceml.analysis.fetches import Fetches, PeriodFetches, Waited
+from traceml.analysis.live import Opened
+from traceml.analysis.raised import Raised
 from traceml.analysis.timeline import Timeline
 from traceml.schema import phases
 from traceml.schema.records import RankIdentity, RankState, Segment
@@ -42,13 +44,31 @@ class Periods:
         self._last_ns = 0  # the newest edge
         self._period_ns: Optional[int] = None  # when the open period began; None: when the process did
         self._has_forward = False
-        self._raised_in: Optional[int] = None
+        self._is_inferring = False
+        self._has_worked = False  # while inferring: forward or backward with gradients since the last update
+        self._raised = Raised()
         self._stack = [BETWEEN]
         self._period = Period.fresh()
         self._held: deque[Draft] = deque()
         self._startup: Optional[tuple[int, Period, PeriodFetches]] = None
         self._segments: list[Segment] = []
         self._timeline = Timeline()
+
+    @property
+    def raised(self) -> Optional[tuple[int, str]]:
+        """The step and the phase that the newest exception left, where training did not go on behind it."""
+        slot, has_ended = self._raised.slot, self._raised.has_ended_step
+        return None if slot is None else (self._step + (not has_ended), self._phase_of(slot))
+
+    def _stands(self, opened: Opened) -> tuple[int, str]:
+        """The step that is being measured and the open phase; of one that an exception has ended, where it left it."""
+        end, raised = self.state.end, self.raised
+        if raised is not None and end is not None and end.exception:
+            return raised
+        is_before = (
+            opened.slot == IN_STEP and self._is_inferring and not (self._has_worked or self._fetches.is_training)
+        )
+        return self._step + 1 + opened.num_ended, self._phase_of(BETWEEN if is_before else opened.slot)
 
     def _device_value(self, code: int, value: int, last_ns: int, position: int) -> None:
         if not self._timeline.is_on and code == edges.DEVICE_FROM:  # its message is lost, or comes later
@@ -83,7 +103,7 @@ class Periods:
     def _unwind(self) -> None:
         """Closes all phases: a signal handler's exception kept the recorder from closing them, or from opening one."""
         if len(self._stack) > 1:
-            self._raised_in = self._stack[-1]
+            self._raised.left(self._stack[-1], len(self._stack))
         del self._stack[1:]
         acc = self._period.acc
         for slot in (FETCH, STARTING):  # no batch came of it

@@ -18,6 +18,14 @@ _NUM_PERIODS: Final = 1024
 _FEW: Final = 100  # periods, up to which the p99 is the largest
 
 
+def may_wait_for_work(phase: str) -> bool:
+    """Whether a rank that works, or has others work for it, may well be long in this phase: the script's own pause.
+
+    A fetch is one of them: which fetches are an evaluation's is known only later.
+    """
+    return phase in (phases.BETWEEN_STEPS, phases.INPUT) or phase.startswith(phases.REGION_PREFIX)
+
+
 class Periods:
     """How long steps take without evaluations, checkpoints and compilation: the newest 1,024 of all ranks."""
 
@@ -67,7 +75,7 @@ def stall_of(
     slot = min(others, key=lambda other: (other.rank not in has_left, other.since_ns))
     what = does.get(slot.rank, "")
     took_ns = now_ns - (waits_since_ns if slot.rank in has_left else slot.since_ns)
-    is_slow = slot.phase in _SLOW or (slot.phase == phases.BETWEEN_STEPS and what == BUSY)
+    is_slow = slot.phase in _SLOW or (may_wait_for_work(slot.phase) and what == BUSY)
     is_patient = is_slow or slot.step <= _NUM_EARLY
     is_hang = took_ns >= limit_ns * (_PATIENT if is_patient and slot.rank not in has_left else 1) and not slot.halted
     if not is_hang and min(now_ns - waits_since_ns, limit_ns) < limit_ns:

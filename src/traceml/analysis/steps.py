@@ -195,8 +195,8 @@ class StepBuilder(InferredSteps):
     def live(self, tail: EdgeBatch, *, now_ns: int, alive: bool) -> LiveSlot:
         """What the rank does now: its open phase, since when, and the step that is being measured."""
         opened = open_at_end(tail, stack=list(self._stack), since_ns=self._last_ns)
-        rank, step = self.state.identity.rank, self._step + 1 + opened.num_ended
-        return LiveSlot(rank, step, self._phase_of(opened.slot), opened.since_ns, now_ns, alive, self._halts.now())
+        step, phase = self._stands(opened)
+        return LiveSlot(self.state.identity.rank, step, phase, opened.since_ns, now_ns, alive, self._halts.now())
 
     def finish(self, tail: EdgeBatch, *, end_ns: int) -> Taken:
         """The run is over: the unfinished rest becomes the tail, or the startup where no step ever ended."""
@@ -228,7 +228,7 @@ class StepBuilder(InferredSteps):
     # -- edges --------------------------------------------------------------------------------------------------------
 
     def _opened(self, slot: int) -> None:
-        self._raised_in = None
+        self._raised.opened(slot)
         if slot == FETCH:
             if self._step == 0 and self._stack == [BETWEEN] and not self._fetches.feeds_the_same():
                 self._fold_into_startup()
@@ -264,8 +264,7 @@ class StepBuilder(InferredSteps):
             self._close_empty_fetch()
             self._no_batch()
         elif code == edges.RAISED:
-            if self._raised_in != SYNC:  # what failed while it waited for others, failed because of them
-                self._raised_in = self._stack[-1]
+            self._raised.left(self._stack[-1], len(self._stack))
         elif code == edges.UNWOUND:
             self._unwind()
         elif code == edges.STEP_BEGIN:
@@ -303,13 +302,15 @@ class StepBuilder(InferredSteps):
             self._fold_into_startup()  # no fetch feeds this step: the startup ends here
         self._fetches.step_begins()
         self._stack = [IN_STEP]
-        self._raised_in = None
+        self._raised.clear()
 
     def _end_step(self, *, failed: bool) -> None:
-        failed_in = None
+        failed_in, raised = None, self._raised
         if failed:
-            open_slot = self._stack[-1] if len(self._stack) > 1 else self._raised_in
-            failed_in = self._phase_of(IN_STEP if open_slot is None else open_slot)
+            raised.ended_step(self._stack[-1] if raised.slot is None else raised.slot)
+            failed_in = self._phase_of(raised.slot if raised.slot is not None else IN_STEP)
+        else:
+            raised.clear()
         fetches, period = self._fetches.period, self._period
         if self._fetches.end_period():
             period.move(NO_GRAD, EVAL)
@@ -329,7 +330,6 @@ class StepBuilder(InferredSteps):
         self._period_ns = self._last_ns
         self._stack = [BETWEEN]
         self._period = Period.fresh()
-        self._raised_in = None
 
     # -- gaps and restarts --------------------------------------------------------------------------------------------
 

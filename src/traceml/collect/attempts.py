@@ -14,30 +14,12 @@ from traceml.schema.stalls import DEATH, FIRST_DEATH
 if TYPE_CHECKING:
     from traceml.collect.life import Life
     from traceml.collect.tail import RingTail
-    from traceml.schema.records import StepRecord
 
 MAX_DEATHS: Final = 16
-_ENDED_BY_OTHERS: Final = "killed by SIGTERM"  # torchrun's, once a rank has died
+_KILLED: Final = "killed by "
+_ENDED_BY_OTHERS: Final = _KILLED + "SIGTERM"  # torchrun's, once a rank has died
 _TOGETHER_NS: Final = 200_000_000
 _GOOD: Final = ("end", "shutdown", "trace-max-steps")
-
-
-class Failures:
-    """Remembers the newest failed step of each ring: its edges say where it was open, its end no longer does."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[int, str]] = {}
-
-    def learn(self, ring: str, steps: Iterable[StepRecord]) -> None:
-        """Takes newly finished steps in."""
-        for step in steps:
-            if step.failed_in is not None:
-                self._found[ring] = (step.step, step.failed_in)
-
-    def of(self, ring: str, step: int) -> Optional[tuple[int, str]]:
-        """The failed step, where it was the last one before this."""
-        found = self._found.get(ring)
-        return found if found is not None and found[0] == step - 1 else None
 
 
 def is_former(tail: RingTail, life: Life, *, attempt: int) -> bool:
@@ -47,13 +29,13 @@ def is_former(tail: RingTail, life: Life, *, attempt: int) -> bool:
     return identity.pid != 0 and identity.attempt < attempt and has_been
 
 
-def attempt_of(tails: Sequence[RingTail], life: Life, failures: Failures, *, now_ns: int) -> Attempt:
+def attempt_of(tails: Sequence[RingTail], life: Life, *, now_ns: int) -> Attempt:
     """The attempt of some rings, of which there is at least one, all finished.
 
     The first death is the first process that was gone, or the first exception where the kernel tells no moments: the
     others die of it.
     """
-    deaths = _deaths(tails, life, failures, now_ns=now_ns)
+    deaths = _deaths(tails, life, now_ns=now_ns)
     identities = [tail.state.identity for tail in tails]
     gone_ns = [life.gone_ns(tail.pid) for tail in tails if life.is_gone(tail.pid)]
     return Attempt(
@@ -66,28 +48,32 @@ def attempt_of(tails: Sequence[RingTail], life: Life, failures: Failures, *, now
     )
 
 
-def deaths_of(
-    tails: Sequence[RingTail],
-    life: Life,
-    failures: Failures,
-    *,
-    memory_of: Callable[[int], Optional[int]],
-    now_ns: int,
-) -> list[Event]:
+def deaths_of(tails: Sequence[RingTail], life: Life, *, now_ns: int) -> list[RankDeath]:
     """Who died of the last attempt's ranks, the first one first; of a single rank the run's end says it all.
 
     Args:
         tails: Their rings, all finished.
         life: Their processes.
-        failures: Their newest failed steps.
-        memory_of: What a rank's process held when it was looked at last.
         now_ns: Now.
     """
     left = [tail for tail in tails if tail.state.end is not None or life.is_gone(tail.pid)]
     if max((tail.state.identity.world_size for tail in tails), default=1) < 2:  # noqa: PLR2004  # several ranks
         return []
+    return _deaths(left, life, now_ns=now_ns)
+
+
+def events_of(
+    deaths: Sequence[RankDeath], tails: Sequence[RingTail], *, memory_of: Callable[[int], Optional[int]]
+) -> list[Event]:
+    """An event of each of the first 16 deaths.
+
+    Args:
+        deaths: The first one first.
+        tails: The rings of all ranks.
+        memory_of: What a rank's process held when it was looked at last.
+    """
     events: list[Event] = []
-    for death in _deaths(left, life, failures, now_ns=now_ns)[:MAX_DEATHS]:
+    for death in deaths[:MAX_DEATHS]:
         held = memory_of(death.rank)
         memory = f", {units.size(held)} held" if held is not None else ""
         early = "" if events else _ended_before(death, tails)
@@ -113,12 +99,12 @@ def _ended_before(death: RankDeath, tails: Sequence[RingTail]) -> str:
     return f"; {told[0]}" if told else ""
 
 
-def _deaths(tails: Iterable[RingTail], life: Life, failures: Failures, *, now_ns: int) -> list[RankDeath]:
+def _deaths(tails: Iterable[RingTail], life: Life, *, now_ns: int) -> list[RankDeath]:
     """Deaths in their order. Of those that came together, who failed while it waited, or was told to, was not first.
 
     Processes that go within milliseconds of one another may be seen to be gone in the same look.
     """
-    found = [_death(tail, life, failures, now_ns=now_ns) for tail in tails]
+    found = [_death(tail, life, now_ns=now_ns) for tail in tails]
     deaths = [death for death in found if death is not None]
     until_ns = min((death.at_ns for death in deaths), default=0) + _TOGETHER_NS
 
@@ -130,17 +116,19 @@ def _deaths(tails: Iterable[RingTail], life: Life, failures: Failures, *, now_ns
     return sorted(deaths, key=order)
 
 
-def _death(tail: RingTail, life: Life, failures: Failures, *, now_ns: int) -> Optional[RankDeath]:
+def _death(tail: RingTail, life: Life, *, now_ns: int) -> Optional[RankDeath]:
     end = tail.state.end
     if end is not None and end.how in _GOOD and not _has_failed_later(tail, life):
         return None
-    slot = tail.live(now_ns, alive=False)
-    step, phase = failures.of(tail.name, slot.step) or (slot.step, slot.phase)
+    slot, how = tail.live(now_ns, alive=False), _how(tail, life)
+    step, phase = slot.step, slot.phase
+    if tail.raised is not None and (how == _ENDED_BY_OTHERS or not how.startswith(_KILLED)):  # a kill comes anywhere
+        step, phase = tail.raised
     if end is not None and end.at_ns is not None:
         at_ns = end.at_ns
     else:
         at_ns = (life.gone_ns(tail.pid) if life.is_gone(tail.pid) else None) or slot.since_ns
-    return RankDeath(tail.state.identity.rank, step, phase, at_ns, _how(tail, life))
+    return RankDeath(tail.state.identity.rank, step, phase, at_ns, how)
 
 
 def _has_failed_later(tail: RingTail, life: Life) -> bool:
@@ -157,7 +145,7 @@ def _how(tail: RingTail, life: Life) -> str:
     if status is None:
         return "gone without a word"
     code = os.waitstatus_to_exitcode(status)
-    return f"killed by {_signal_name(-code)}" if code < 0 else f"left with exit code {code}"
+    return f"{_KILLED}{_signal_name(-code)}" if code < 0 else f"left with exit code {code}"
 
 
 def _signal_name(number: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.aligning import Aligning
-from traceml.collect.attempts import Failures, attempt_of, deaths_of, is_former
+from traceml.collect.attempts import attempt_of, deaths_of, events_of, is_former
 from traceml.collect.bell import Bell
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.end import Departure, ScriptExit, exit_of, run_end, training_exit
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from traceml.collect.launcher import Launcher
     from traceml.collect.sampling import Sampling
     from traceml.collect.tail import Portion, RingTail
+    from traceml.schema.attempts import RankDeath
     from traceml.schema.current import Current
     from traceml.schema.records import Event, Manifest, RankEnd, RunEnd
 
@@ -72,7 +73,6 @@ class Collector:
             self._ring_dir, cursors=keeping.cursors(), noted=callbacks.note, is_live=sampling is not None
         )
         self._aligning = Aligning(keeping.ledger(), keeping.steps_from)
-        self._failures = Failures()
         self._stalling = Stalling()
         self._former: dict[str, RingTail] = {}  # rings of attempts that a restart has ended
         self._attempt = max((attempt.number + 1 for attempt in keeping.attempts()), default=0)
@@ -188,7 +188,6 @@ class Collector:
                 if attempt > self._attempt:
                     self._put(news)
                     self._begin_attempt(attempt)
-                self._failures.learn(tail.name, portion.taken.steps)
                 has_news = has_news or portion.has_news
                 if portion.is_empty:
                     continue
@@ -237,12 +236,11 @@ class Collector:
         for tail in former:
             gone_ns = self._life.gone_ns(tail.pid) if self._life.is_gone(tail.pid) else now_ns
             portion = tail.finish(end_ns=gone_ns or 0)
-            self._failures.learn(tail.name, portion.taken.steps)
             self._aligning.feed(tail.state, portion.taken.steps)
             self._keeping.put([portion], states=[tail.state], **self._aligning.take())
         self._tell(self._stalling.over(now_ns))
         self._stalling = Stalling()
-        ended = attempt_of(former, self._life, self._failures, now_ns=now_ns)
+        ended = attempt_of(former, self._life, now_ns=now_ns)
         self._keeping.begin_attempt(ended)
         self._aligning = Aligning(None, self._keeping.steps_from)
 
@@ -357,13 +355,14 @@ class Collector:
             last_ns = max([last_ns, *(part.start_ns + part.duration_ns for part in portion.taken.segments)])
             self._aligning.feed(tail.state, portion.taken.steps)
             self._keeping.put([portion], states=[tail.state], **self._aligning.take())
-        died = deaths_of(ranks, self._life, self._failures, memory_of=self._stalling.memory_of, now_ns=now_ns)
-        self._tell([*self._stalling.over(now_ns), *died])
+        died = deaths_of(ranks, self._life, now_ns=now_ns)
+        told = events_of(died, ranks, memory_of=self._stalling.memory_of)
+        self._tell([*self._stalling.over(now_ns), *told])
         self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])
-        first = [event.rank for event in died] + [tail.state.identity.rank for tail in ranks]
+        first = [death.rank for death in died] + [tail.state.identity.rank for tail in ranks]
         ordered = sorted(ranks, key=lambda tail: first.index(tail.state.identity.rank))
         self._ends = [tail.state.end for tail in ordered]  # whose exception is told first
-        self._departed = self._departure(now_ns, last_ns)
+        self._departed = self._departure(now_ns, last_ns, died)
         end = run_end(self._departed)
         self._keeping.put_end(end)
         self._keeping.close()
@@ -374,7 +373,7 @@ class Collector:
             self._sampling.close()
         return end
 
-    def _departure(self, now_ns: int, last_ns: int) -> Departure:
+    def _departure(self, now_ns: int, last_ns: int, died: Sequence[RankDeath]) -> Departure:
         ended_ns = now_ns
         if self._launcher.exit is None:
             ended_ns = last_ns or (now_ns if self._sampling is not None else self._manifest.created_ns)
@@ -385,6 +384,7 @@ class Collector:
             ended_ns=ended_ns,
             ended_at=ended_at,
             launcher_gone_ns=self._launcher_gone_ns,
+            first_death=f"rank {died[0].rank} {died[0].how}" if died else "",
         )
 
     def _exit(self) -> Optional[ScriptExit]:

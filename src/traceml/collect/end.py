@@ -30,6 +30,7 @@ class Departure:
     ended_ns: int
     ended_at: float
     launcher_gone_ns: Optional[int] = None  # it vanished without a word
+    first_death: str = ""  # of several ranks; then the first of `ends` is that one's: the others died of it
 
 
 def exit_of(wait_status: int) -> ScriptExit:
@@ -57,7 +58,8 @@ def training_exit(told: ScriptExit, wait_status: Optional[int]) -> tuple[ScriptE
 def run_end(departure: Departure) -> RunEnd:
     """How the run ended. What nobody saw is `unknown`, never guessed."""
     status, ended_by = _told(departure) if departure.exit is not None else _guessed(departure)
-    exception = next((end.exception for end in departure.ends if end is not None and end.exception), "")
+    ends = departure.ends[:1] if departure.first_death else departure.ends
+    exception = next((end.exception for end in ends if end is not None and end.exception), "")
     return RunEnd(
         status=status,
         ended_by=ended_by,
@@ -65,6 +67,7 @@ def run_end(departure: Departure) -> RunEnd:
         ended_ns=departure.ended_ns,
         ended_at=departure.ended_at,
         exception=exception if status != "completed" else "",
+        first_death=departure.first_death if status != "completed" else "",
     )
 
 
@@ -73,7 +76,8 @@ def _told(departure: Departure) -> tuple[str, str]:
     hows = [None if end is None else end.how for end in departure.ends]
     if departure.exit.signal is not None:
         return "killed", f"signal {departure.exit.signal}"
-    if "exception" in hows and departure.exit.code != 0:
+    is_of_exception = "exception" in (hows[:1] if departure.first_death else hows)
+    if is_of_exception and departure.exit.code != 0:
         return "failed", "exception"
     if departure.exit.code != 0:
         return "failed", "exit"

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import psutil
 
 from traceml.schema.records import ProcessSample
 
 _MAX_THREADS = 256
+
+
+class Work(NamedTuple):
+    """CPU in seconds, and bytes read from storage and written to it."""
+
+    cpu_s: float
+    io_bytes: int
 
 
 class ProcessSampler:
@@ -91,17 +98,32 @@ def _is_running(path: Path) -> bool:
         return False
 
 
-def children_cpu_s(pid: int) -> float:
-    """The CPU that the living processes below this one have used so far, in seconds; 0 where there are none."""
+def work_below(pid: int) -> Work:
+    """What the processes below this one have used so far; nothing where there are none.
+
+    The CPU of those that have ended is in it where their parent has waited for them.
+    """
     try:
-        below = psutil.Process(pid).children(recursive=True)
+        process = psutil.Process(pid)
+        below = process.children(recursive=True)
+        times = process.cpu_times()
     except psutil.Error:
-        return 0.0
-    spent = 0.0
+        return Work(0.0, 0)
+    cpu_s, io_bytes = times.children_user + times.children_system, 0
     for process in below:
         try:
             times = process.cpu_times()
-        except psutil.Error:  # it has just gone
+            counters = process.io_counters() if hasattr(process, "io_counters") else None  # not on macOS
+        except (psutil.Error, OSError):  # it has just gone, or is another user's
             continue
-        spent += times.user + times.system
-    return spent
+        cpu_s += times.user + times.system + times.children_user + times.children_system
+        io_bytes += counters.read_bytes + counters.write_bytes if counters is not None else 0
+    return Work(cpu_s, io_bytes)
+
+
+def waits_for_disk(pid: int) -> bool:
+    """Whether a process cannot be interrupted at this moment: it waits for its storage."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_DISK_SLEEP)
+    except psutil.Error:
+        return False

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Sequence
 
-from traceml.analysis.stalls import Periods, stall_of
-from traceml.collect.processes import children_cpu_s
-from traceml.schema import phases
+from traceml.analysis.stalls import Periods, may_wait_for_work, stall_of
+from traceml.collect.processes import Work, waits_for_disk, work_below
 from traceml.schema.records import Event
 from traceml.schema.stalls import ASLEEP, BUSY, ENDED, GONE, Stall
 
@@ -17,7 +16,9 @@ if TYPE_CHECKING:
     from traceml.schema.records import LiveSlot, ProcessSample, StepRecord
 
 _BUSY_PERCENT: Final = 10.0  # of a core
+_MUCH_BYTES_PER_S: Final = 1 << 20  # of those below: a logger writes less
 _OLD_NS: Final = 2_000_000_000  # before it could be a stall
+_WORKS_ON_NS: Final = 3_000_000_000  # what works in bursts, between two of them
 _RENEWED_NS: Final = 10_000_000_000
 _LEFT: Final = ("shutdown", "trace-max-steps")  # the training goes on unseen
 
@@ -31,7 +32,8 @@ class Stalling:
         self._does: dict[int, str] = {}
         self._stall: Optional[Stall] = None
         self._told_ns = 0
-        self._children: dict[int, tuple[int, float]] = {}  # of a rank that sleeps: when, and what they had used by then
+        self._below: dict[int, tuple[int, Work]] = {}  # of a rank that sleeps: when, and what those below it had used
+        self._worked_ns: dict[int, int] = {}  # when a rank, or one below it, was last seen at work
 
     def feed(self, steps: Sequence[StepRecord]) -> None:
         """Takes newly finished steps in."""
@@ -42,7 +44,9 @@ class Stalling:
         for sample in more.get("processes", ()):
             before = self._samples.get(sample.rank)
             self._samples[sample.rank] = sample
-            self._does[sample.rank] = _activity(sample, before)
+            self._does[sample.rank] = does = _activity(sample, before)
+            if does == BUSY:
+                self._worked_ns[sample.rank] = sample.at_ns
 
     def memory_of(self, rank: int) -> Optional[int]:
         """What a rank's process held when it was looked at last, in bytes."""
@@ -58,7 +62,7 @@ class Stalling:
         for tail, end in zip(tails, ends):
             if end is not None or life.is_gone(tail.pid):
                 does[tail.state.identity.rank] = ENDED if end is not None and end.how == "end" else GONE
-        self._ask_children(slots, tails, does, now_ns=now_ns)
+        self._look_closer(slots, tails, does, now_ns=now_ns)
         world_size = max((tail.state.identity.world_size for tail in tails), default=1)
         stall = stall_of(slots, now_ns=now_ns, p99_ns=self._periods.p99_ns(), does=does, world_size=world_size)
         if stall is None:
@@ -74,21 +78,25 @@ class Stalling:
             events.append(_event(stall, now_ns))
         return events
 
-    def _ask_children(
+    def _look_closer(
         self, slots: Sequence[LiveSlot], tails: Sequence[RingTail], does: dict[int, str], *, now_ns: int
     ) -> None:
-        """A rank that sleeps between its steps may wait for a process that it has started, and that works."""
+        """A rank that sleeps may wait for its storage, or for a process that it has started, and that works."""
         pids = {tail.state.identity.rank: tail.pid for tail in tails}
         for slot in slots:
-            is_old = slot.rank in pids and slot.phase == phases.BETWEEN_STEPS and now_ns - slot.since_ns >= _OLD_NS
-            if does.get(slot.rank) != ASLEEP or not is_old:
-                self._children.pop(slot.rank, None)
+            rank = slot.rank
+            is_old = rank in pids and may_wait_for_work(slot.phase) and now_ns - slot.since_ns >= _OLD_NS
+            if does.get(rank) != ASLEEP or not is_old:
+                self._below.pop(rank, None)
                 continue
-            spent_s, before = children_cpu_s(pids[slot.rank]), self._children.get(slot.rank)
-            self._children[slot.rank] = (now_ns, spent_s)
-            share = (spent_s - before[1]) / max(1, now_ns - before[0]) * 1e9 if before else 0.0
-            if 100 * share >= _BUSY_PERCENT:
-                does[slot.rank] = BUSY
+            used, before = work_below(pids[rank]), self._below.get(rank)
+            self._below[rank] = (now_ns, used)
+            if before is None:
+                does[rank] = BUSY  # nobody knows yet, and that is no alarm
+            elif _has_worked(used, before[1], now_ns - before[0]) or waits_for_disk(pids[rank]):
+                self._worked_ns[rank] = now_ns
+            if now_ns - self._worked_ns.get(rank, -_WORKS_ON_NS) < _WORKS_ON_NS:
+                does[rank] = BUSY
 
     def marked(self, slots: Sequence[LiveSlot]) -> list[LiveSlot]:
         """The slots, with what is seen of a stall in that of the rank that is waited for."""
@@ -109,6 +117,12 @@ def _activity(sample: ProcessSample, before: Optional[ProcessSample]) -> str:
     counters = ((sample.read_bytes, before.read_bytes), (sample.write_bytes, before.write_bytes))
     has_moved = any(now is not None and then is not None and now > then for now, then in counters)
     return BUSY if sample.cpu_percent >= _BUSY_PERCENT or has_moved else ASLEEP
+
+
+def _has_worked(used: Work, before: Work, passed_ns: int) -> bool:
+    passed_s = max(1, passed_ns) / 1e9
+    percent = 100 * (used.cpu_s - before.cpu_s) / passed_s
+    return percent >= _BUSY_PERCENT or used.io_bytes - before.io_bytes >= _MUCH_BYTES_PER_S * passed_s
 
 
 def _event(stall: Stall, now_ns: int) -> Event:

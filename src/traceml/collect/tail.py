@@ -67,6 +67,11 @@ class RingTail:
         return state if state.num_lost_messages == num_lost else replace(state, num_lost_messages=num_lost)
 
     @property
+    def raised(self) -> Optional[tuple[int, str]]:
+        """The step and the phase that the newest exception left, where training did not go on behind it."""
+        return self._builder.raised
+
+    @property
     def wanted(self) -> int:
         """The number of a report request that waits for its answer; 0: none."""
         return self._reader.wanted or 0

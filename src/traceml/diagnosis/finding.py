@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that the rules said: the verdict, and every finding by section, the largest price first."""
+    """All that the rules said: the verdict, and every finding by section, the worst one first."""
 
     verdict: Finding
     step_time: tuple[Finding, ...]

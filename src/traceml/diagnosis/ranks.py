@@ -52,7 +52,7 @@ def rotating_straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         severity=severity_of(impact, rank, limits, at_most=CRITICAL),
         summary=f"{share_in_words(cost.share)} of each step the ranks wait for another one in turn: {_compared(cost)}.",
         why=f"likely {kind}{_moves(whole.moments)}; most of it in {units.clean(label(phase))}; "
-        f"{_turns(whole)} of {units.count(whole.num_units)} synchronisations",
+        f"{_turns(whole)} of {units.count(whole.num_units)} synchronisations{_shared(facts) if kind == PAUSES else ''}",
         next=_rotating_next(kind, phase),
         rule=rule_text(rotating_straggler),
         evidence=(
@@ -148,6 +148,14 @@ def _comm_next(*, is_crowded: bool) -> str:
     return (
         "reduce less often or less: no_sync() accumulation, larger bucket_cap_mb, fp16 gradients; then torch.profiler"
     )
+
+
+def _shared(facts: Facts) -> str:
+    """That pauses may be no more than the ranks' turns for a core; nothing where each has one of its own."""
+    cores = facts.system.num_cores
+    if cores is None or not _is_crowded(facts):
+        return ""
+    return f"; {facts.world_size} ranks share {cores:g} cores, and their turns alone can make them late"
 
 
 def _is_crowded(facts: Facts) -> Optional[bool]:

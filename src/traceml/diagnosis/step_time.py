@@ -28,6 +28,7 @@ from traceml.diagnosis.sentences import (
     spread_of,
     unseen_note,
 )
+from traceml.diagnosis.waiting import waiting_of
 from traceml.schema import units
 from traceml.schema.phases import H2D, INPUT, SYNC, label
 
@@ -110,18 +111,22 @@ def compute_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
 def balanced(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     """No single cause is worth a look: no other verdict fires, and the model's own work is under 70 %.
 
-    Next: nothing; a profiler is not needed.
+    Where the ranks wait for one another for a fifth of the time and more, it is said of what the waits are made.
+
+    Next: nothing; a profiler is not needed. For waits: as many ranks as cores, fewer reductions, or like batches.
     """
     rank = judged_rank(facts, limits)
     if rank is None or compute_share(rank) >= limits.compute_share:
         return None
+    waiting = waiting_of(facts, rank, limits)
+    made_of = f"{waiting.why}; " if waiting else ""
     return Finding(
         diagnosis="BALANCED",
         severity=INFO,
-        summary=_balanced_sentence(facts, rank, limits),
-        why=f"{_largest_in_words(rank, num_phases=3)}{unseen_note(rank)}{clock_note(facts, rank)}"
+        summary=waiting.summary if waiting else _balanced_sentence(facts, rank, limits),
+        why=f"{made_of}{_largest_in_words(rank, num_phases=3)}{unseen_note(rank)}{clock_note(facts, rank)}"
         f"{may_wait_for_host(facts, rank, limits)}{_ranks_note(facts, limits)}",
-        next=_balanced_next(facts, rank, limits),
+        next=waiting.next if waiting else _balanced_next(facts, rank, limits),
         rule=rule_text(balanced),
         evidence=(
             Evidence("forward, backward and optimizer", 100 * compute_share(rank), 100 * limits.compute_share, "%"),

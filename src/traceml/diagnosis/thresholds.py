@@ -78,6 +78,8 @@ class Thresholds:
     comm_share_of_crowded_host: float = 0.40
     #: Elsewhere a fifth of the time is what better buckets or fewer reductions can be worth a look for (not measured).
     comm_share: float = 0.20
+    #: A fifth of the time in waits for one another is no step of which to say that all is well, whoever is to blame.
+    waiting_share: float = 0.20
     #: A few steps that do not line up are an odd batch; a twentieth of them is another kind of run.
     unaligned_share: float = 0.05
     #: Syncs end together within 5 ms in 95 % of the units; half a unit apart, in half of them, is a shift by a step.

@@ -1,4 +1,4 @@
-"""Asks every rule and chooses the verdict: the largest price of the step time, or what is more severe elsewhere."""
+"""Asks every rule and chooses the verdict: the most severe of all findings, then the one with the largest price."""
 
 from __future__ import annotations
 
@@ -78,18 +78,18 @@ def _step_time(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
     causes = [finding for finding in (rule(facts, limits) for rule in CAUSES) if finding is not None]
     beside = slow_rank(facts, limits)
     if causes:
-        found = _by_price(causes, facts, limits)
+        found = _in_order(causes, facts, limits)
     else:
         found = _only((insufficient_data, compute_bound, balanced), facts, limits)
     return found if beside is None else (*found, beside)
 
 
-def _by_price(causes: Sequence[Finding], facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
-    """The largest price first; behind them those that the wait for a core explains, which are told so."""
+def _in_order(causes: Sequence[Finding], facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
+    """The most severe first, then the largest price; behind them those that the wait for a core explains, told so."""
     told = [(finding, explained_by_core_waits(finding, facts, limits)) for finding in causes]
     own = [finding for finding, explained in told if explained is None]
     others = [explained for _, explained in told if explained is not None]
-    return (*sorted(own, key=_price, reverse=True), *sorted(others, key=_price, reverse=True))
+    return (*sorted(own, key=_weight, reverse=True), *sorted(others, key=_weight, reverse=True))
 
 
 def _system(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
@@ -106,5 +106,6 @@ def _only(rules: tuple[Rule, ...], facts: Facts, limits: Thresholds) -> tuple[Fi
     return found
 
 
-def _price(finding: Finding) -> float:
-    return finding.impact.ms if finding.impact is not None else 0.0
+def _weight(finding: Finding) -> tuple[int, float]:
+    """What is work and no waste, or only an upper bound, is at most a warning, and never hides what is worse."""
+    return SEVERITIES.index(finding.severity), finding.impact.ms if finding.impact is not None else 0.0

@@ -13,7 +13,6 @@ from traceml.recorder import step
 from traceml.recorder.hooks import backward, compiled, forward, loader, optimizer
 from traceml.recorder.pen import Pen
 from traceml.recorder.proxy import Proxy, inner_of, is_proxy, wrapped
-from traceml.recorder.tracebacks import conceal
 from traceml.schema import phases
 from traceml.wire import edges
 
@@ -119,9 +118,9 @@ class _Batches(Proxy):
         try:
             batch = next(inner)
             code = edges.INPUT + edges.CLOSE
-        except Exception as error:
+        except BaseException as error:
             if not isinstance(error, StopIteration):
-                conceal()
+                pen.raised()
             raise
         finally:
             pen.busy = False
@@ -152,7 +151,7 @@ class _Loader(Proxy):
         try:
             batches = wrapped(_Batches, iter(inner))
         except BaseException:
-            conceal()
+            pen.raised()
             raise
         finally:
             pen.busy = False

@@ -252,6 +252,7 @@ def _run(found: _Found) -> RunInfo:
         torch_version=identity.torch_version if identity else "",
         device=identity.device if identity else "cpu",
         exception=end.exception if end else "",
+        first_death=end.first_death if end else "",
         model=in_words(found.states[0].models) if found.states else "",
         total_steps=next((s.total_steps for s in found.states if s.total_steps), manifest.total_steps),
         micro_batches=rank.all_micro_batches if rank else None,

@@ -59,6 +59,7 @@ class RunInfo:
     halted_steps: int = 0  # left out: the process was stopped or traced by a debugger
     restarts: int = 0
     model: str = ""  # the traced ones: class and number of parameters
+    first_death: str = ""  # of several ranks: "rank 1 killed by SIGKILL"
 
 
 @dataclass(frozen=True)

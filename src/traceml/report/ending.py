@@ -26,13 +26,25 @@ def ending_of(end: Optional[RunEnd], *, is_running: bool) -> Ending:
     return Ending(words, has_failed=end.status == "failed", exception=end.exception)
 
 
-def in_words(status: str, *, ended_by: str = "unknown", exit_code: Optional[int] = None, exception: str = "") -> str:
-    """`killed by SIGKILL`, `failed with exit code 3`, `ended unseen`; nothing of a good end, or of none yet."""
+def in_words(
+    status: str,
+    *,
+    ended_by: str = "unknown",
+    exit_code: Optional[int] = None,
+    exception: str = "",
+    first_death: str = "",
+) -> str:
+    """`killed by SIGKILL`, `failed with exit code 3`, `ended unseen`; nothing of a good end, or of none yet.
+
+    Of several ranks that failed it is told of the first one to die: `rank 1 killed by SIGKILL`.
+    """
     if status == "killed":
         name = units.clean(ended_by)
         by = name.partition(" ")[2] if name.startswith("signal ") else name
         return f"killed by {by}" if by and by != "unknown" else "killed"
     if status == "failed":
+        if first_death:
+            return units.clean(first_death)
         if exception:
             return f"failed with {units.clean(exception)}"
         return f"failed with exit code {exit_code}" if exit_code is not None else "failed"

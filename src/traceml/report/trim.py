@@ -112,7 +112,8 @@ def _short_texts(report: Report) -> Report:
         notes = (*notes, f"{len(cover.notes) - _MAX_NOTES} further notes are left out to keep the summary small")
     faults = tuple(replace(fault, error=short(fault.error)) for fault in cover.faults)
     cover = replace(cover, notes=notes, faults=faults)
-    run = replace(report.run, exception=short(report.run.exception), script=short(report.run.script))
+    run = report.run
+    run = replace(run, exception=short(run.exception), first_death=short(run.first_death), script=short(run.script))
     return replace(report, run=run, coverage=cover, step_time=replace(time, findings=findings))
 
 

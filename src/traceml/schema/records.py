@@ -377,4 +377,5 @@ class RunEnd:
     exit_code: Optional[int]
     ended_ns: int
     ended_at: float  # wall clock, seconds
-    exception: str = ""
+    exception: str = ""  # of several ranks, that of the first one to die, where it died of one
+    first_death: str = ""  # of several ranks: "rank 1 killed by SIGKILL"

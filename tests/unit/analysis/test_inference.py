@@ -373,3 +373,13 @@ def test_an_optimizer_that_raised_costs_no_more_than_its_own_step() -> None:
 
     assert len(steps) == 9
     assert [ms(step, "optimizer") for step in steps] == [2, 2, 2, 2, 3, 2, 2, 2, 2]
+
+
+def test_until_it_works_on_a_batch_that_may_be_an_evaluations_a_rank_is_between_its_steps() -> None:
+    script = EdgeScript(infers=True).iterator().fetch(2).learn().update().fetch(2).learn().update()
+    script.iterator(2).fetch(2).wait(40)
+    builder = script.builder()
+    builder.feed(script.batch())
+
+    slot = builder.live(script.batch(len(script.codes)), now_ns=int(script.now * 1e9), alive=True)
+    assert slot.phase == "between_steps"

@@ -69,6 +69,26 @@ def test_a_rank_that_works_between_its_steps_is_waited_for_and_one_that_sleeps_t
     assert asleep.kind == HANG
 
 
+@pytest.mark.parametrize("phase", [phases.INPUT, phases.BETWEEN_STEPS, phases.REGION_PREFIX + "validate"])
+def test_a_rank_that_works_where_an_evaluation_may_be_has_ten_times_as_long_and_one_that_sleeps_has_not(
+    phase: str,
+) -> None:
+    def kind(for_s: float, what: str) -> str | None:
+        found = seen(*waiting(1, 2, for_s=for_s), slot(0, phase, for_s), does={0: what})
+        return None if found is None else found.kind
+
+    assert [kind(4, BUSY), kind(12, BUSY), kind(51, BUSY)] == [None, WAIT, HANG]
+    assert [kind(4, ASLEEP), kind(5.1, ASLEEP)] == [None, HANG]
+
+
+@pytest.mark.parametrize("phase", [phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.IN_STEP, phases.H2D])
+def test_a_rank_that_spins_in_its_own_training_hangs_as_one_that_sleeps(phase: str) -> None:
+    found = seen(*waiting(1), slot(0, phase, 6), does={0: BUSY})
+
+    assert found is not None
+    assert found.kind == HANG
+
+
 def test_the_first_steps_may_take_long() -> None:
     slots = [*waiting(1, for_s=12, step=8), slot(0, phases.FORWARD, 12, step=8)]
 

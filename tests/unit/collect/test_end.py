@@ -67,6 +67,27 @@ def test_a_completed_run_names_no_exception() -> None:
     assert (end.status, end.exception) == ("completed", "")
 
 
+@pytest.mark.parametrize(
+    ("first", "how", "told"),
+    [
+        (None, "killed by SIGKILL", ("failed", "exit", "", "rank 1 killed by SIGKILL")),
+        (
+            RankEnd(1, "exception", "ValueError"),
+            "failed with ValueError",
+            ("failed", "exception", "ValueError", "rank 1 failed with ValueError"),
+        ),
+    ],
+)
+def test_of_several_ranks_the_end_is_that_of_the_first_one_to_die_not_of_those_who_died_of_it(
+    first: Optional[RankEnd], how: str, told: tuple[str, str, str, str]
+) -> None:
+    ends = [first, RankEnd(0, "exception", "RuntimeError"), RankEnd(2, "exception", "RuntimeError")]
+
+    end = run_end(Departure(ScriptExit(1), ends, ended_ns=0, ended_at=0.0, first_death=f"rank 1 {how}"))
+
+    assert (end.status, end.ended_by, end.exception, end.first_death) == told
+
+
 def test_a_training_whose_own_end_nobody_can_tell_ended_as_its_command_did() -> None:
     assert training_exit(ScriptExit(1), None) == (ScriptExit(1), "")
 

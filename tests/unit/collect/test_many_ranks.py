@@ -147,6 +147,35 @@ def test_a_second_collector_goes_on_with_the_units_where_the_first_one_died(tmp_
     assert (state.num_synced, state.num_unaligned, state.num_without_partner) == (60, 0, 0)
 
 
+def test_who_died_first_is_told_first_with_the_phase_that_its_exception_left(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path)
+    ranks = world(tmp_path, 3)
+    train(ranks, 20, late=1)
+    for code in (edges.INPUT, edges.RAISED, edges.CLOSE_NO_BATCH, edges.RUN_END):
+        ranks[2].edge(code, after_ms=1.0)
+    ranks[2].ring.header[PUBLISHED] = ranks[2].num_edges
+    ranks[2].goodbye(exception="OSError")
+    for rank in ranks[:2]:
+        rank.arrive(1.0)
+        for code in (edges.RAISED, edges.SYNC + edges.CLOSE, edges.RAISED, edges.BACKWARD + edges.CLOSE):
+            rank.edge(code, after_ms=1.0)
+        rank.edge(edges.STEP_FAILED)
+        rank.ring.header[PUBLISHED] = rank.num_edges
+        rank.goodbye(exception="RuntimeError")
+    collect(tmp_path, manifest, Told())
+    report = build_report(
+        reader_of(tmp_path), manifest, now_wall=time.time(), now_ns=time.perf_counter_ns(), is_running=False
+    )
+
+    deaths = sorted(
+        (event.kind, event.rank, event.step, event.text) for event in report.events if "death" in event.kind
+    )
+    assert deaths[2] == ("first death", 2, 21, "rank 2 failed with OSError in input")
+    assert [death[:3] for death in deaths[:2]] == [("death", 0, 21), ("death", 1, 21)]
+    assert (report.run.exception, report.run.first_death) == ("OSError", "rank 2 failed with OSError")
+    assert "rank 2 failed with OSError after 21 steps" in " ".join(card(report).split())
+
+
 def test_a_restart_is_an_attempt_of_its_own_with_the_first_death_of_the_one_before(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path)
     first = world(tmp_path, 3)

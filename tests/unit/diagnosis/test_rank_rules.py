@@ -128,6 +128,16 @@ def test_a_rotation_stays_quiet_just_below_its_limit() -> None:
     assert rotating_straggler(facts(TURNING), replace(LIMITS, rotating_share=low_share + 1e-6)) is None
 
 
+@pytest.mark.parametrize(("num_cores", "is_told"), [(2.0, True), (4.0, False), (None, False)])
+def test_pauses_on_a_host_with_fewer_cores_than_ranks_may_be_their_turns(
+    num_cores: Optional[float], *, is_told: bool
+) -> None:
+    found = rotating_straggler(facts(TURNING, num_cores=num_cores), LIMITS)
+
+    assert found is not None
+    assert ("4 ranks share 2 cores" in found.why) == is_told
+
+
 def test_no_rotation_where_few_ranks_come_last() -> None:
     assert rotating_straggler(facts(TURNING), replace(LIMITS, culprits_share=1.0)) is None
 

@@ -77,6 +77,17 @@ def test_communication_that_takes_most_of_the_step_is_comm_bound_and_names_nobod
         assert diagnosis.step_time[0].diagnosis == "COMM_BOUND"
 
 
+def test_a_rank_that_all_wait_for_leads_over_communication_that_takes_longer() -> None:
+    found = judged(World(rank=2, phase="forward", delay_ms=30, transfer_ms=38), num_cores=2.0)
+
+    communication = next(finding for finding in found.step_time if finding.diagnosis == "COMM_BOUND")
+    assert (found.verdict.diagnosis, found.verdict.severity, found.verdict.ranks) == ("STRAGGLER", "critical", (2,))
+    assert communication.impact is not None
+    assert found.verdict.impact is not None
+    assert communication.impact.ms > found.verdict.impact.ms
+    assert communication.severity == "warning"
+
+
 def test_a_single_slow_step_now_and_then_is_no_straggler() -> None:
     for seed in range(6):
         world = World(seed=seed, phase="between_steps", delay_ms=60, rank=0, every=40)

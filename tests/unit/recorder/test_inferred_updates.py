@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,46 @@ def test_a_model_compiled_before_the_recording_is_seen(tmp_path: Path, nothing_c
 
     assert [seen(step) - {"compile"} for step in steps] == [ALL] * 6
     assert model.__dict__[SLOT] is slot
+
+
+class Base(torch.optim.SGD):  # type: ignore[misc, name-defined]
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+class Deeper(Base):
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, Base, Deeper])
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_an_optimizer_whose_step_calls_its_base_classes_updates_once_a_step(
+    recording: Recording, kind: Any, *, is_traced: bool
+) -> None:
+    model, criterion = model_of(), nn.CrossEntropyLoss()
+    for base in (torch.optim.SGD, Base):
+        base(nn.Linear(2, 2).parameters(), lr=0.1)  # from now on the hooks hold the step of that class, too
+    optimizer = kind(model.parameters(), lr=0.1)
+    for x, y in loader_of(12):
+        with traceml.trace_step(model) if is_traced else contextlib.nullcontext():
+            criterion(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    steps = recording.steps()
+
+    assert [(seen(step), step.num_micro_batches, step.num_optimizer_steps) for step in steps] == [(ALL, 1, 1)] * 12
+    assert [sum(ns or 0 for ns in step.phase_ns) for step in steps] == [step.period_ns for step in steps]
+
+
+def test_without_a_loader_such_an_optimizer_ends_its_step_once(recording: Recording) -> None:
+    model = nn.Linear(4, 1)
+    for base in (torch.optim.SGD, Base):
+        base(nn.Linear(2, 2).parameters(), lr=0.1)
+    optimizer = Deeper(model.parameters(), lr=0.1)
+    for _ in range(12):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+    assert [step.num_optimizer_steps for step in recording.steps()] == [1] * 12

@@ -242,3 +242,20 @@ def test_a_fault_of_ours_at_the_root_is_counted_and_the_training_goes_on(
     assert not ranks.session.pen.guard.is_on(sync.HOOK)
     assert len(ranks.steps()) == 5
     assert torch.autograd._engine_run_backward.__name__ == "_engine_run_backward"
+
+
+def test_a_functional_collective_is_named_as_one_with_the_line_that_first_uses_its_result(
+    ranks: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    functional = pytest.importorskip("torch.distributed._functional_collectives")
+    monkeypatch.setattr(sync, "_NAMED_S", 0.0)
+    train(nn.Linear(8, 1), num_steps=1)
+
+    with trace_step():
+        reduced = functional.all_reduce(torch.ones(4), "sum", dist.group.WORLD)
+        (reduced + 1).sum()
+    ranks.steps()
+
+    (wait,) = (message for message in ranks.messages if isinstance(message, CollectiveWait))
+    assert wait.call == "functional collective"
+    assert wait.where.startswith("test_sync.py:")

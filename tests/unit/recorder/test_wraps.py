@@ -282,3 +282,28 @@ def test_an_exception_of_what_is_wrapped_is_the_scripts(recording: Recording) ->
         traceml.wrap_optimizer(ForeignOptimizer([])).step(1, 2, 3)
 
     assert [step.failed_in for step in recording.steps()] == [None, "optimizer"]
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_fetch_in_the_step_that_fails_is_where_the_step_failed_and_one_that_runs_out_is_not(
+    recording: Recording, *, is_wrapped: bool
+) -> None:
+    class Rows:
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int) -> Any:
+            if index == 1:
+                raise OSError("the script's own")
+            return torch.ones(8)
+
+    loader = DataLoader(Rows(), batch_size=1)
+    batches = iter(traceml.wrap_dataloader(iter(loader)) if is_wrapped else loader)
+    with trace_step():
+        next(batches)
+    with pytest.raises(OSError, match="own"), trace_step():
+        next(batches)
+    with pytest.raises(StopIteration), trace_step():
+        next(batches)
+
+    assert [step.failed_in for step in recording.steps()] == [None, "input", "in_step"]

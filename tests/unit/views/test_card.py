@@ -125,6 +125,10 @@ def test_an_ascii_stream_gets_plain_bars_and_nothing_but_ascii() -> None:
             "failed with ValueError after 41 steps",
         ),
         ({"status": "failed", "ended_by": "exit", "exit_code": 7}, "failed with exit code 7 after 41 steps"),
+        (
+            {"status": "failed", "ended_by": "exit", "exit_code": 1, "first_death": "rank 1 killed by SIGKILL"},
+            "rank 1 killed by SIGKILL after 41 steps",
+        ),
         ({"status": "unknown", "ended_by": "unknown"}, "ended unseen after 41 steps"),
         ({"status": "completed"}, "41 steps in 6.4 s · 1 rank · completed"),
         ({"status": "running"}, "running: 41 steps in 6.4 s"),

@@ -12,7 +12,7 @@ import traceml
 from traceml.report.contract import EventInfo
 from traceml.schema import stalls
 from traceml.schema.records import HALTED
-from traceml.views.text.happened import MANY, event_in_words
+from traceml.views.text.happened import MANY, event_in_words, of_any_rank
 
 SOURCE = Path(traceml.__file__).parent
 #: Each kind: once, and three times.
@@ -27,6 +27,7 @@ TOLD = {
     "given up": ("signal given up of 1.55 s at step 41", "3 signals given up (median 1.55 s)"),
     "wait": ("wait of 1.55 s at step 41", "3 waits (median 1.55 s)"),
     "now eager": ("fall back to eager of 1.55 s at step 41", "3 falls back to eager (median 1.55 s)"),
+    "out of memory": ("out of memory of 1.55 s at step 41", "3 allocations without memory (median 1.55 s)"),
     "recompilation": ("recompilation of 1.55 s at step 41", "3 recompilations (median 1.55 s)"),
     "hang": ("hang of 1.55 s at step 41", "3 hangs (median 1.55 s)"),
     "wait for a rank": ("wait for a rank of 1.55 s at step 41", "3 waits for a rank (median 1.55 s)"),
@@ -88,3 +89,9 @@ def test_stops_say_why_only_where_that_is_news(why: str, told: str) -> None:
 
 def test_a_kind_of_a_later_version_comes_so_many_times() -> None:
     assert event_in_words(EventInfo("lost its way", 41, 0, 1550.0, 3)) == "lost its way, 3 times (median 1.55 s)"
+
+
+def test_an_allocation_without_room_comes_before_whatever_took_longer() -> None:
+    events = [EventInfo("evaluation", 10, 0, 900.0), EventInfo("out of memory", 41, 0, None, text="2.0 GiB wanted")]
+
+    assert [event.kind for event in of_any_rank(events)] == ["out of memory", "evaluation"]

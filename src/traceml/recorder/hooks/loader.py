@@ -9,7 +9,6 @@ from typing import Any, Callable, Final, Optional
 from traceml.recorder.hooks import counting
 from traceml.recorder.interrupts import let_pass
 from traceml.recorder.pen import Pen
-from traceml.recorder.tracebacks import conceal
 from traceml.schema.records import LoaderInfo
 from traceml.wire import edges
 
@@ -201,7 +200,7 @@ def _make_iter(pen: Pen, loaders: Loaders, real: Callable[[Any], Any]) -> Callab
         try:
             iterator = real(self)
         except BaseException:
-            conceal()
+            pen.raised()
             raise
         finally:
             try:
@@ -241,7 +240,7 @@ def _make_next(  # noqa: C901  # one hot path
             code = _CLOSE
         except BaseException as error:
             if not isinstance(error, StopIteration):
-                conceal()
+                pen.raised()
             raise
         finally:
             pen.busy = False

@@ -15,6 +15,7 @@ _TORCH: Final = f"{os.sep}torch{os.sep}"
 _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # noqa: PTH120
 #: Where what a script calls to communicate is defined; a wait under a model's call or a backward is torch's own.
 _PUBLIC: Final = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py", "functional.py")
+_FUNCTIONAL: Final = "functional collective"
 _SHELLS: Final = ("c10d_logger.py", "_contextlib.py")  # decorators around the function that was called
 
 
@@ -52,6 +53,8 @@ def place_of(frame: Any) -> Optional[tuple[str, str, int]]:
                 call = frame.f_code.co_name
         elif not path.startswith(_OURS):
             is_scripts = not last or (f"{_TORCH}distributed{os.sep}" in last and last.endswith(_PUBLIC))
+            # A functional collective is waited for where its result is first used: by then nobody knows its name.
+            call = _FUNCTIONAL if call.startswith("__") else call
             return (call, path, frame.f_lineno) if is_scripts or last.endswith(_SHELLS) else None
         frame = frame.f_back
     return None

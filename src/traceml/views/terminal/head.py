@@ -11,6 +11,7 @@ from traceml.views.terminal import cells, rows, state
 from traceml.views.terminal.palette import ALARM, AWAITED, BOLD, DIM, PLAIN, WARNING, Style, badge_of
 from traceml.views.terminal.rule import rounded_left, seconds_left
 from traceml.views.text import columns
+from traceml.views.text.paces import pace_in_words
 from traceml.views.text.price import price
 from traceml.views.text.words import ending, plural, seconds
 
@@ -87,9 +88,9 @@ def _state(scene: Scene, moment: Moment) -> Optional[Piece]:
 
 
 def _pace(report: Report) -> Iterator[str]:
-    run, rate = report.run, report.throughput.steps_per_s
-    if rate is not None:
-        yield f"{units.significant(rate)} steps/s"
+    run = report.run
+    if report.throughput.steps_per_s is not None:
+        yield pace_in_words(report, is_short=True)
     yield seconds(run.duration_s)
     left_s = seconds_left(report, run.last_step or run.steps) if state.is_running(report) and run.steps else None
     if left_s is not None:

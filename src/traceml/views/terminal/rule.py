@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Iterator, Optional
 from traceml.schema import units
 from traceml.views.terminal import cells, state
 from traceml.views.terminal.palette import ALARM, BOLD, DIM, PLAIN
+from traceml.views.text.paces import groups_of, pace_in_words
 from traceml.views.text.words import seconds
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def _told(report: Report, moment: Moment) -> Iterator[tuple[str, Style, int]]:
         return
     pace = _pace(report, moment)
     if pace is not None and run.steps:
-        yield f"{units.significant(pace)} steps/s", PLAIN, 3
+        told = pace_in_words(report, is_short=True) if groups_of(report) else ""
+        yield told or f"{units.significant(pace)} steps/s", PLAIN, 3
     left_s = seconds_left(report, at)
     if left_s is not None:
         yield f"{rounded_left(left_s)} left", PLAIN, 2
@@ -83,7 +85,7 @@ def seconds_left(report: Report, at: int) -> Optional[float]:
     mean_ms, total = state.finite(wall.mean), report.run.total_steps
     if mean_ms is None or not total or at >= total:
         return None
-    return (total - at) * mean_ms / 1e3
+    return state.finite((total - at) * mean_ms / 1e3)
 
 
 def rounded_left(left_s: float) -> str:

@@ -19,6 +19,7 @@ from traceml.views.text.facts import (
     phase_in_words,
     speed_in_words,
 )
+from traceml.views.text.paces import groups_of
 from traceml.views.text.price import price
 from traceml.views.text.ranks import deaths_in_words, ranks_in_words, restarts_in_words, stall_in_words
 from traceml.views.text.words import ending, headline, millis, plural, seconds
@@ -88,6 +89,7 @@ def _hanging(label: str, text: str, width: int, *, indent: int, behind: int = 0)
 def _first_lines(report: Report, width: int) -> Iterator[str]:
     run = report.run
     steps = plural(run.steps, "inferred step" if run.inferred else "step")
+    steps = f"up to {steps}" if groups_of(report) else steps
     took, ended = seconds(run.duration_s), ending(run)
     ranks = [plural(run.world_size, "rank")] if run.steps or report.coverage.ranks else []  # else nobody is one
     if ended:

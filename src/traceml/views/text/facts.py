@@ -8,6 +8,7 @@ from traceml.schema import phases, units
 from traceml.schema.stalls import DEATHS
 from traceml.views.text.columns import clean
 from traceml.views.text.happened import FAILED, event_in_words, of_any_rank
+from traceml.views.text.paces import pace_in_words
 from traceml.views.text.words import millis, plural, seconds, spoken
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def speed_in_words(report: Report) -> str:
     if rate.tokens_per_s is not None:
         told.append(f"{units.significant(rate.tokens_per_s)} tokens/s")
     if rate.steps_per_s is not None:
-        told.append(f"{units.significant(rate.steps_per_s)} steps/s")
+        told.append(pace_in_words(report))
     return " · ".join(told)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from traceml.report.contract import EventInfo
 
 FAILED: Final = "failed step"  # the kind of event
+NO_ROOM: Final = "out of memory"  # likewise
 #: What a kind is called when it happened once, where that is not its own name ...
 ONE: Final = {HALTED: "stop", "given up": "signal given up", "now eager": "fall back to eager"}
 #: ... and when it happened more often. A kind that is not here is said to have come so many times.
@@ -28,6 +29,7 @@ MANY: Final = {
     "wait": "waits",
     "now eager": "falls back to eager",
     "recompilation": "recompilations",
+    NO_ROOM: "allocations without memory",
     stalls.HANG: "hangs",
     stalls.WAIT: "waits for a rank",
     stalls.FIRST_DEATH: "first deaths",
@@ -37,13 +39,13 @@ _REASONS: Final = {"stopped": "", "traced": "in a debugger", "stopped and traced
 
 
 def of_any_rank(events: Sequence[EventInfo]) -> list[EventInfo]:
-    """Events that differ in their rank alone as one, that of the rank it cost most; the costliest first."""
+    """Events that differ in their rank alone as one, that of the rank it cost most; no memory, then the costliest."""
     found: dict[tuple[str, str], EventInfo] = {}
     for event in events:
         key = (event.kind, event.text)
         if key not in found or _cost_ms(event) > _cost_ms(found[key]):
             found[key] = event
-    return sorted(found.values(), key=_cost_ms, reverse=True)
+    return sorted(found.values(), key=lambda event: (event.kind == NO_ROOM, _cost_ms(event)), reverse=True)
 
 
 def _cost_ms(event: EventInfo) -> float:

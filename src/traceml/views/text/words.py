@@ -52,5 +52,11 @@ def spoken(finding: Union[VerdictInfo, FindingInfo]) -> str:
 
 def ending(run: RunInfo) -> Optional[str]:
     """How a run ended when that was not its own good end: `killed by SIGKILL`, `failed with exit code 3`."""
-    words = in_words(run.status, ended_by=run.ended_by, exit_code=run.exit_code, exception=run.exception)
+    words = in_words(
+        run.status,
+        ended_by=run.ended_by,
+        exit_code=run.exit_code,
+        exception=run.exception,
+        first_death=run.first_death,
+    )
     return clean(words) or None

@@ -27,6 +27,7 @@ from traceml.report.series import Point, Series
 from traceml.schema.panel import BACKGROUNDS, COLOURS, PanelRequest
 from traceml.views.terminal.pace import Pace
 from traceml.views.terminal.panel import Moment, metrics_of, panel
+from traceml.views.terminal.rule import seconds_left
 
 GOLDEN = Path(__file__).parent / "panels"
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -250,6 +251,12 @@ def test_no_run_whatever_breaks_the_panel(
     assert all(cells(row) < request.columns for row in rows)
     assert all(SGR.sub("", row).isprintable() and row.endswith("\x1b[0m") for row in rows)
     assert all(row.isascii() for row in rows if request.ascii)
+
+
+def test_what_would_take_for_ever_has_no_time_left() -> None:
+    report = report_of(period=PeriodInfo(1e308, 1.0, 1.0, 1.0, 1.0), steps=41, total_steps=10_000)
+
+    assert seconds_left(report, 41) is None
 
 
 def test_the_pace_is_that_of_the_last_twenty_seconds_and_quiet_counts_from_the_last_step() -> None:

@@ -1,0 +1,65 @@
+"""Says what the ranks wait for where no single cause holds it, so that nobody is told that all is well meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Optional
+
+from traceml.diagnosis.ground import undecided
+from traceml.diagnosis.sentences import part_of, share_in_words
+from traceml.schema import units
+from traceml.schema.phases import SYNC
+
+if TYPE_CHECKING:
+    from traceml.analysis.facts import Facts, RankFacts
+    from traceml.diagnosis.thresholds import Thresholds
+    from traceml.schema.syncs import UnitSums
+
+_NUM_TOLD: Final = 4
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A large share of waits that no rule explains: its sentence, what it is made of, and the next step."""
+
+    summary: str
+    why: str
+    next: str
+
+
+def waiting_of(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[Waiting]:
+    """What the ranks wait for; None where it is little, or where nobody can say who waits for whom.
+
+    It is communication itself, as far as the last to arrive waits as well, and the wait for that one, who is now this
+    rank and now that: where one rank held it, or where either were larger, there would be a finding of its own.
+    """
+    share, ledger = rank.share(SYNC) or 0.0, facts.ledger
+    if share < limits.waiting_share or ledger is None or ledger.whole is None or undecided(facts, limits):
+        return None
+    whole, sync_ns, period_ns = ledger.whole, rank.mean_ns(SYNC) or 0.0, rank.total_ns / rank.num_steady
+    transfer_ns = min(sync_ns, whole.transfer.total / whole.num_steps)
+    late_ns = sync_ns - transfer_ns
+    cores = facts.system.num_cores
+    is_crowded = cores is not None and cores < facts.world_size
+    shared = f"; {facts.world_size} ranks share {cores:g} cores" if is_crowded and cores else ""
+    return Waiting(
+        summary=f"{share_in_words(share)} of the time the ranks wait for one another, and no single cause holds it: "
+        f"{part_of(sync_ns, period_ns)} a step.",
+        why=f"of what rank {rank.state.identity.rank} waits {units.duration(transfer_ns)} is communication itself, "
+        f"{units.duration(late_ns)} for whoever comes last: {_turns(whole)}{shared}",
+        next=_next(is_crowded=is_crowded, is_transfer=transfer_ns >= late_ns),
+    )
+
+
+def _turns(whole: UnitSums) -> str:
+    ordered = sorted(zip(whole.ranks, whole.by_rank), key=lambda item: -item[1].num_last)[:_NUM_TOLD]
+    turns = ", ".join(f"rank {rank} in {units.count(sums.num_last)}" for rank, sums in ordered)
+    return f"{turns} of {units.count(whole.num_units)} synchronisations"
+
+
+def _next(*, is_crowded: bool, is_transfer: bool) -> str:
+    if is_crowded:
+        return "run as many ranks as there are cores: each wait here holds the others' turns for a core"
+    if is_transfer:
+        return "reduce less often or less: no_sync() accumulation, larger buckets, half-precision gradients"
+    return "give all ranks batches of like length at the same step, and look for what else runs on their cores"

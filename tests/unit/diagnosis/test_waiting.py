@@ -1,0 +1,73 @@
+"""Shows that nobody is told that all is well while the ranks wait for one another, and what their waits are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional
+
+import pytest
+
+from tests.unit.analysis.rank_worlds import World, simulate
+from tests.unit.diagnosis.judged_worlds import facts_of_ranks
+from traceml.analysis.facts import Facts
+from traceml.diagnosis.finding import Finding
+from traceml.diagnosis.thresholds import LIMITS, Thresholds
+from traceml.diagnosis.verdict import diagnose
+
+HEALTHY = "No single cause is worth a look"
+TURNS = World(transfer_ms=1.5, phase="forward", delay_ms=3, is_turning=True)
+
+
+def facts(world: World, *, num_cores: Optional[float]) -> Facts:
+    return facts_of_ranks(simulate(world, 80), num_cores=num_cores)
+
+
+def first(world: World, *, num_cores: Optional[float] = 2.0, limits: Thresholds = LIMITS) -> Finding:
+    found = diagnose(facts(world, num_cores=num_cores), limits).step_time[0]
+    assert found.diagnosis == "BALANCED"
+    return found
+
+
+@pytest.mark.parametrize("transfer_ms", [5.5, 9.0])
+def test_ranks_that_outnumber_their_cores_are_told_so_beside_what_they_wait(transfer_ms: float) -> None:
+    found = first(World(transfer_ms=transfer_ms))
+
+    assert "of the time the ranks wait for one another, and no single cause holds it" in found.summary
+    assert "4 ranks share 2 cores" in found.why
+    assert "is communication itself" in found.why
+    assert found.next.startswith("run as many ranks as there are cores")
+
+
+def test_waits_for_another_rank_each_time_are_told_with_their_turns() -> None:
+    found = first(TURNS, num_cores=8.0, limits=replace(LIMITS, rotating_share=0.5))
+
+    assert HEALTHY not in found.summary
+    assert "for whoever comes last: rank" in found.why
+    assert found.next.startswith("give all ranks batches of like length")
+
+
+def test_waits_that_are_communication_for_the_most_part_are_told_so() -> None:
+    found = first(World(transfer_ms=3.0), num_cores=8.0, limits=replace(LIMITS, waiting_share=0.1))
+
+    assert "share" not in found.why.partition("synchronisations")[2]
+    assert found.next.startswith("reduce less often or less")
+
+
+def test_just_below_the_share_all_is_well() -> None:
+    world = World(transfer_ms=5.5)
+    rank = facts(world, num_cores=2.0).median_rank
+    assert rank is not None
+    share = rank.share("sync")
+    assert share is not None
+
+    assert HEALTHY not in first(world, limits=replace(LIMITS, waiting_share=share)).summary
+    assert HEALTHY in first(world, limits=replace(LIMITS, waiting_share=share + 1e-6)).summary
+
+
+def test_where_nobody_can_tell_who_waits_for_whom_that_is_what_is_said() -> None:
+    unwatched = {"sync": "part of the ranks communicate among themselves"}
+    found = diagnose(facts_of_ranks(simulate(World(), 80), unwatched=unwatched)).step_time[0]
+
+    assert HEALTHY not in found.summary
+    assert "waiting for ranks takes 33 %" in found.summary
+    assert "who waits for whom is not decided: part of the ranks" in found.why
