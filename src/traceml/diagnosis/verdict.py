@@ -1,13 +1,14 @@
-"""Asks every rule and chooses the verdict: the most severe of all findings, then the one with the largest price."""
+"""Asks every rule and chooses the verdict: the largest price of the step time, or what is more severe elsewhere."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable, Final, Mapping, Optional, Sequence
 
 from traceml.analysis.facts import Facts
 from traceml.diagnosis.core_waits import explained_by_core_waits
 from traceml.diagnosis.device import h2d_bound, host_bound
-from traceml.diagnosis.finding import SEVERITIES, Diagnosis, Finding
+from traceml.diagnosis.finding import CRITICAL, SEVERITIES, Diagnosis, Finding
 from traceml.diagnosis.overhead import overhead_bound
 from traceml.diagnosis.ranks import comm_bound, rotating_straggler
 from traceml.diagnosis.step_time import balanced, compute_bound, input_bound, insufficient_data
@@ -22,6 +23,8 @@ from traceml.diagnosis.system import (
     normal,
 )
 from traceml.diagnosis.thresholds import LIMITS, Thresholds
+
+_UPPER_BOUNDS: Final = frozenset({"COMM_BOUND"})
 
 Rule = Callable[[Facts, Thresholds], Optional[Finding]]
 
@@ -85,11 +88,12 @@ def _step_time(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
 
 
 def _in_order(causes: Sequence[Finding], facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
-    """The most severe first, then the largest price; behind them those that the wait for a core explains, told so."""
+    """The largest price first; behind them those that the wait for a core explains, which are told so."""
     told = [(finding, explained_by_core_waits(finding, facts, limits)) for finding in causes]
     own = [finding for finding, explained in told if explained is None]
     others = [explained for _, explained in told if explained is not None]
-    return (*sorted(own, key=_weight, reverse=True), *sorted(others, key=_weight, reverse=True))
+    weight = partial(_weight, is_any_critical=any(finding.severity == CRITICAL for finding in own))
+    return (*sorted(own, key=weight, reverse=True), *sorted(others, key=weight, reverse=True))
 
 
 def _system(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
@@ -106,6 +110,7 @@ def _only(rules: tuple[Rule, ...], facts: Facts, limits: Thresholds) -> tuple[Fi
     return found
 
 
-def _weight(finding: Finding) -> tuple[int, float]:
-    """What is work and no waste, or only an upper bound, is at most a warning, and never hides what is worse."""
-    return SEVERITIES.index(finding.severity), finding.impact.ms if finding.impact is not None else 0.0
+def _weight(finding: Finding, *, is_any_critical: bool) -> tuple[bool, float]:
+    """A price; that of communication is an upper bound, which leads over no cause that is critical."""
+    is_bound = is_any_critical and finding.diagnosis in _UPPER_BOUNDS
+    return not is_bound, finding.impact.ms if finding.impact is not None else 0.0

@@ -34,14 +34,14 @@ def test_the_largest_price_wins_and_the_others_stay_findings() -> None:
     assert [finding.diagnosis for finding in found.step_time] == ["OVERHEAD_BOUND", "INPUT_BOUND"]
 
 
-def test_what_is_more_severe_leads_whatever_else_takes_longer() -> None:
+def test_the_largest_price_wins_over_a_smaller_one_that_is_more_severe() -> None:
     facts = facts_of_steps([step_ms(input=33, checkpoint=45, forward=22)] * 40)
 
     found = diagnose(facts)
 
     assert [(f.diagnosis, f.severity) for f in found.step_time] == [
-        ("INPUT_BOUND", "critical"),
         ("OVERHEAD_BOUND", "warning"),
+        ("INPUT_BOUND", "critical"),
     ]
     assert found.verdict == found.step_time[0]
 
