@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Optional
+from typing import Any, Final, Optional, Sequence
 
 from traceml.analysis.cuts import Cut
-from traceml.analysis.fetches import PeriodFetches
+from traceml.analysis.waited import PeriodFetches
 from traceml.schema import phases
 from traceml.schema.records import Segment, StepRecord
 from traceml.schema.syncs import SyncCut
@@ -122,6 +122,8 @@ class Draft:
     timeline: Any = None  # where there is a device's clock: its Snapshot there
     device: Optional[DeviceDraft] = None
     is_settled: bool = True  # nothing more will be known of it on the device's clock
+    repeated: Sequence[StepRecord] = ()  # the steps up to its end, where they are divided already
+    was_counted: bool = False  # by hand, when they were
 
 
 def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:

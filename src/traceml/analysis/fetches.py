@@ -11,10 +11,11 @@ All others are `eval` too, but only known to be so when the next step has ended.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
+from traceml.analysis.waited import PeriodFetches, Waited, plus
 from traceml.schema.records import LoaderInfo
 from traceml.wire.edges import SERIAL_BITS
 
@@ -22,58 +23,6 @@ _NUM_TYPICAL = 32
 _MAX_ITERATORS = 1024
 _NUM_RECENT = 16  # other iterators that are, where steps are inferred
 _NUM_KNOWN = 64  # iterators that are remembered over a restart; an older one does not come back
-
-
-@dataclass
-class Waited:
-    """What one iterator's fetches took within one period."""
-
-    ns: int = 0
-    epoch_start_ns: int = 0
-    num_fetches: int = 0
-    num_samples: Optional[int] = None
-    num_tokens: Optional[int] = None
-
-    def add(self, other: Waited) -> None:
-        """Takes other fetches in."""
-        self.ns += other.ns
-        self.epoch_start_ns += other.epoch_start_ns
-        self.num_fetches += other.num_fetches
-        self.num_samples = _plus(self.num_samples, other.num_samples)
-        self.num_tokens = _plus(self.num_tokens, other.num_tokens)
-
-
-@dataclass
-class PeriodFetches:
-    """The fetches of one period, by what is known of them."""
-
-    training: dict[int, Waited] = field(default_factory=dict)
-    eval_ns: int = 0
-    had_eval: bool = False
-    undecided: dict[int, Waited] = field(default_factory=dict)
-
-    def add(self, other: PeriodFetches) -> None:
-        """Takes in the fetches of the period that follows."""
-        for mine, theirs in ((self.training, other.training), (self.undecided, other.undecided)):
-            for serial, waited in theirs.items():
-                known = mine.setdefault(serial, waited)
-                if known is not waited:
-                    known.add(waited)
-        self.eval_ns += other.eval_ns
-        self.had_eval |= other.had_eval
-
-    def decide(self, serial: int, *, is_training: bool) -> None:
-        """Moves an iterator's undecided fetches to where they belong."""
-        waited = self.undecided.pop(serial, None)
-        if waited is None:
-            return
-        if is_training:
-            known = self.training.setdefault(serial, waited)
-            if known is not waited:
-                known.add(waited)
-        else:
-            self.eval_ns += waited.ns
-            self.had_eval = True
 
 
 @dataclass
@@ -130,6 +79,42 @@ class Fetches:
         """Whether the iterator in use is known to be training's."""
         iterator = self.iterators.get(self.serial)
         return iterator is not None and iterator.is_training
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing that came before decides over the fetches and forwards to come."""
+        is_open = self._open or self._given or self._may_be_eval or self._starting
+        return not is_open and not any(period.undecided for period in self._periods)
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether the iterator in use is training's, and has given a batch."""
+        iterator = self.iterators.get(self.serial)
+        return iterator is not None and iterator.is_training and iterator.num_fetches > 0
+
+    def repeated(self, waits_ns: Sequence[int], *, num_forwards: int, num_forwards_before: int) -> Optional[int]:
+        """A whole step of fetches and forwards went by, in a period of its own; see `is_between` and `is_fed`.
+
+        Args:
+            waits_ns: What each fetch took; a forward followed.
+            num_forwards: In the step.
+            num_forwards_before: Before its last fetch.
+
+        Returns:
+            The samples that the fetches brought.
+        """
+        num_samples = None
+        if waits_ns:
+            iterator = self.iterators[self.serial]
+            for ns in waits_ns:
+                iterator.num_fetches += 1
+                num_samples = plus(num_samples, self._num_samples(iterator.num_fetches))
+                self._typical_ns.append(ns)
+            iterator.forward_at_fetch, iterator.period = self._num_forwards + num_forwards_before, self._num_periods
+            self._last = self.training_serial = self.serial
+        self._num_forwards += num_forwards
+        self._num_periods += 1
+        return num_samples
 
     def snapshot(self) -> dict[str, Any]:
         """What decides over fetches to come, for `restore`; of the newest iterators."""
@@ -191,7 +176,7 @@ class Fetches:
             self._typical_ns.append(ns)
         waited.ns += ns + started_ns
         waited.num_fetches += 1
-        waited.num_samples = _plus(waited.num_samples, self._num_samples(iterator.num_fetches))
+        waited.num_samples = plus(waited.num_samples, self._num_samples(iterator.num_fetches))
         self._open.add(serial)
         self._last = serial
 
@@ -207,8 +192,8 @@ class Fetches:
         """The batch just fetched was looked into: its samples and tokens."""
         for waited in (self.period.undecided.get(self.serial), self.period.training.get(self.serial)):
             if waited is not None:
-                waited.num_samples = _plus(waited.num_samples, samples)
-                waited.num_tokens = _plus(waited.num_tokens, tokens)
+                waited.num_samples = plus(waited.num_samples, samples)
+                waited.num_tokens = plus(waited.num_tokens, tokens)
                 return
 
     def forward(self) -> None:
@@ -359,9 +344,3 @@ class Fetches:
         if info.num_samples is None or info.drop_last:
             return info.batch_size
         return max(0, min(info.batch_size, info.num_samples - (num_fetches - 1) * info.batch_size)) or info.batch_size
-
-
-def _plus(left: Optional[int], right: Optional[int]) -> Optional[int]:
-    if right is None:
-        return left
-    return right if left is None else left + right

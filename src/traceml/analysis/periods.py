@@ -20,8 +20,9 @@ from traceml.analysis.division import (
     Period,
     segment_of,
 )
-from traceml.analysis.fetches import Fetches, PeriodFetches, Waited
+from traceml.analysis.fetches import Fetches
 from traceml.analysis.timeline import Timeline
+from traceml.analysis.waited import PeriodFetches, Waited
 from traceml.schema import phases
 from traceml.schema.records import RankIdentity, RankState, Segment
 from traceml.wire import edges
