@@ -88,12 +88,14 @@ def add_steps(  # the rank, its steps and the limits they come under
             blocks.append((block_key(rank, 1, members[0].step), *block_of_steps(members)))
         else:
             pending = members
-    db.executemany(INSERT_BLOCK, blocks)
-    extent = before._replace(last_step=last_step)
-    extent = retention.combine(db, rank, extent, last_step_before=before.last_step)
-    kept = retention.trimmed(extent, plan, max_raw=max_raw if len(new) > max_raw else None)
+    kept = extent = before._replace(last_step=last_step)
+    is_further = complete_until(1, last_step) > complete_until(1, before.last_step)
+    if is_further or known is None or len(new) > max_raw:  # what is held changes with a whole block only
+        db.executemany(INSERT_BLOCK, blocks)
+        extent = retention.combine(db, rank, extent, last_step_before=before.last_step)
+        kept = retention.trimmed(extent, plan, max_raw=max_raw if len(new) > max_raw else None)
+        retention.drop(db, rank, old=extent, new=kept)
     db.executemany(INSERT_STEP, [step_row(s) for s in new if s.step > kept.low[0] or s.step <= kept.head[0]])
-    retention.drop(db, rank, old=extent, new=kept)
     put_extent(db, rank, old=known.extent if known else None, new=kept)
     return KnownRank(kept, tuple(pending))
 
