@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from traceml.collect.processes import ProcessSampler
+from tests.processes.running import until
+from traceml.collect.processes import ProcessSampler, num_running_threads
 
 needs_schedstat = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel tells no waits")
 SPINS = "import time\nend = time.monotonic() + 5\nwhile time.monotonic() < end: pass"
@@ -104,3 +105,22 @@ def test_a_process_that_is_gone_has_no_sample() -> None:
     process.wait()
 
     assert sampler.sample(0, time.perf_counter_ns()) is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc")
+def test_of_the_threads_of_processes_those_that_run_are_counted() -> None:
+    sleeps = "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); print(1, flush=True)"
+    sleeper = subprocess.Popen([sys.executable, "-c", sleeps], stdout=subprocess.PIPE)
+    spinner = subprocess.Popen([sys.executable, "-c", "print(1, flush=True)\n" + SPINS], stdout=subprocess.PIPE)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for process in (sleeper, spinner):
+        assert process.stdout is not None
+        process.stdout.readline()
+
+    assert until(lambda: num_running_threads([sleeper.pid]) == 0)
+    assert num_running_threads([sleeper.pid, spinner.pid, gone.pid]) == 1
+    assert num_running_threads([gone.pid]) is None
+    for process in (sleeper, spinner):
+        process.kill()
+        process.communicate()
