@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Mapping, NamedTuple, Optional, Seq
 from traceml.store import retention
 from traceml.store.cover import Extent, complete_until
 from traceml.store.levels import block_of_steps, step_record, step_row
+from traceml.store.packing import DamagedContent
 from traceml.store.tables import INSERT_BLOCK, SPANS, STEP_COLUMNS, TOP_LEVEL, block_key, insert_step, step_key
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ def read(db: sqlite3.Connection, extents: Mapping[int, Extent]) -> dict[int, Kno
     found = {}
     for rank, extent in extents.items():
         keys = (step_key(rank, complete_until(1, extent.last_step) + 1), step_key(rank, extent.last_step))
-        found[rank] = KnownRank(extent, tuple(step_record(rank, row) for row in db.execute(_SELECT_STEPS, keys)))
+        pending = tuple([step_record(rank, row) for row in db.execute(_SELECT_STEPS, keys)])
+        if any(min(step.period_ns, *[ns or 0 for ns in step.phase_ns]) < 0 for step in pending):
+            raise DamagedContent("a step of less than no time")
+        found[rank] = KnownRank(extent, pending)
     return found
 
 
@@ -102,15 +106,12 @@ def add_steps(  # the rank, its steps and the limits they come under
 
 
 def _insert(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Puts rows of steps in, those with the same columns together.
+    """Puts rows of steps in, in order, neighbours with the same columns together.
 
     Python asks for an adapter of each None that it binds: ten of them cost more than all the rest of a row.
     """
-    alike: dict[tuple[bool, ...], list[list[Any]]] = {}
-    for row in rows:
-        alike.setdefault(tuple(map(is_, row, repeat(None))), []).append([value for value in row if value is not None])
-    for absent, given in alike.items():
-        db.executemany(insert_step(absent), given)
+    for absent, alike in groupby(rows, key=lambda row: tuple(map(is_, row, repeat(None)))):
+        db.executemany(insert_step(absent), [[value for value in row if value is not None] for row in alike])
 
 
 def apply_plan(db: sqlite3.Connection, rank: int, known: KnownRank, *, plan: Plan) -> KnownRank:
