@@ -41,7 +41,7 @@ class Collector:
     """Collects one run on one node, from its first ring to its end.
 
     Loses nothing that the rings still hold; a step is in the database at most 1 s after it ended. Costs about 1 % of
-    a core beside the arithmetic of the edges (2 us each).
+    a core beside the arithmetic of the edges (2 us each, 0.6 in a step that repeats the order of an earlier one).
 
     Args:
         manifest: The run's.
