@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from rows import figure, publish, row
+from rows import as_installed, figure, publish, row
 
 from traceml.launch import collector, place
 from traceml.settings import resolve
@@ -71,6 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=30.0)
     args = parser.parse_args()
+    as_installed()
     lines = []
     for num_ranks, rate, cpu_budget, rss_budget in CASES:
         found = beside(num_ranks=num_ranks, steps_per_s=rate, seconds=args.seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from contenders import Outcome, rounds
-from rows import compare, publish, row
+from rows import as_installed, compare, publish, row
 
 NUM_PAIRS = 5
 NUM_STEPS = 20_000
@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=NUM_PAIRS)
     parser.add_argument("--steps", type=int, default=NUM_STEPS)
     args = parser.parse_args()
+    as_installed()
     publish("run", f"A run of one step ({args.pairs} pairs of processes)", start_and_end(args.pairs))
     title = f"Beside the training ({args.pairs} runs of {args.steps:,} steps, `--mode=summary`)"
     publish("beside", title, beside(args.pairs, args.steps))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from rows import Figure, figure, publish, row
+from rows import Figure, as_installed, figure, publish, row
 
 from traceml.launch import collector, place
 from traceml.settings import resolve
@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=RATE, help="steps a second")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     args = parser.parse_args()
+    as_installed()
     num_steps = int(args.rate * args.seconds)
     paced = passage(steps_per_s=args.rate, num_steps=num_steps)
     small = passage(steps_per_s=args.rate / 10, num_steps=RAW_STEPS)

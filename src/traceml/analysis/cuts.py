@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Optional, Sequence
 
 if TYPE_CHECKING:
-    from traceml.analysis.fetches import PeriodFetches
+    from traceml.analysis.waited import PeriodFetches
 
 
 @dataclass

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Optional
+from typing import Any, Final, Optional, Sequence
 
 from traceml.analysis.cuts import Cut
-from traceml.analysis.fetches import PeriodFetches
+from traceml.analysis.waited import PeriodFetches, plus
 from traceml.schema import phases
 from traceml.schema.records import Segment, StepRecord
 from traceml.schema.syncs import SyncCut
@@ -122,6 +122,8 @@ class Draft:
     timeline: Any = None  # where there is a device's clock: its Snapshot there
     device: Optional[DeviceDraft] = None
     is_settled: bool = True  # nothing more will be known of it on the device's clock
+    repeated: Sequence[StepRecord] = ()  # the steps up to its end, where they are divided already
+    was_counted: bool = False  # by hand, when they were
 
 
 def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:
@@ -134,10 +136,8 @@ def record_of(draft: Draft, *, rank: int, was_counted: bool) -> StepRecord:
     for waited in draft.fetches.training.values():
         num_micro_batches = max(num_micro_batches, waited.num_fetches)
         epoch_start_ns += waited.epoch_start_ns
-        if waited.num_samples is not None and (num_samples is None or waited.num_samples > num_samples):
-            num_samples = waited.num_samples
-        if waited.num_tokens is not None and (num_tokens is None or waited.num_tokens > num_tokens):
-            num_tokens = waited.num_tokens
+        num_samples = plus(num_samples, waited.num_samples)
+        num_tokens = plus(num_tokens, waited.num_tokens)
     if was_counted:
         num_samples, num_tokens = period.counted_samples, period.counted_tokens
     phase_ns, region_ns, period_ns = _divide(draft.start_ns, draft.end_ns, period, draft.fetches)

@@ -11,12 +11,13 @@ All others are `eval` too, but only known to be so when the next step has ended.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
+from traceml.analysis.waited import PeriodFetches, Waited, plus
 from traceml.schema.records import LoaderInfo
-from traceml.wire.edges import NUM_ALIKE, SERIAL_BITS, UNCOUNTED
+from traceml.wire.edges import SERIAL_BITS
 
 _NUM_TYPICAL = 32
 _MAX_ITERATORS = 1024
@@ -25,81 +26,11 @@ _NUM_KNOWN = 64  # iterators that are remembered over a restart; an older one do
 
 
 @dataclass
-class Waited:
-    """What one iterator's fetches took within one period."""
-
-    ns: int = 0
-    epoch_start_ns: int = 0
-    num_fetches: int = 0
-    num_samples: Optional[int] = None
-    num_tokens: Optional[int] = None
-
-    def add(self, other: Waited) -> None:
-        """Takes other fetches in."""
-        self.ns += other.ns
-        self.epoch_start_ns += other.epoch_start_ns
-        self.num_fetches += other.num_fetches
-        self.num_samples = _plus(self.num_samples, other.num_samples)
-        self.num_tokens = _plus(self.num_tokens, other.num_tokens)
-
-
-@dataclass
-class PeriodFetches:
-    """The fetches of one period, by what is known of them."""
-
-    training: dict[int, Waited] = field(default_factory=dict)
-    eval_ns: int = 0
-    had_eval: bool = False
-    undecided: dict[int, Waited] = field(default_factory=dict)
-
-    def add(self, other: PeriodFetches) -> None:
-        """Takes in the fetches of the period that follows."""
-        for mine, theirs in ((self.training, other.training), (self.undecided, other.undecided)):
-            for serial, waited in theirs.items():
-                known = mine.setdefault(serial, waited)
-                if known is not waited:
-                    known.add(waited)
-        self.eval_ns += other.eval_ns
-        self.had_eval |= other.had_eval
-
-    def decide(self, serial: int, *, is_training: bool) -> None:
-        """Moves an iterator's undecided fetches to where they belong."""
-        waited = self.undecided.pop(serial, None)
-        if waited is None:
-            return
-        if is_training:
-            known = self.training.setdefault(serial, waited)
-            if known is not waited:
-                known.add(waited)
-        else:
-            self.eval_ns += waited.ns
-            self.had_eval = True
-
-
-@dataclass
 class _Iterator:
     num_fetches: int = 0
     forward_at_fetch: int = 0
     is_training: bool = False
     period: int = 0  # of its newest fetch
-
-
-@dataclass
-class _Seen:
-    """The batches of a loader that says no batch size: how many samples they held when they were looked into."""
-
-    num_samples: int = 0
-    num_alike: int = 0
-
-    @property
-    def usual(self) -> Optional[int]:
-        """What a batch that is not looked into holds; None while each is."""
-        return self.num_samples if self.num_alike >= NUM_ALIKE else None
-
-    def count(self, num_samples: int) -> None:
-        """One more."""
-        self.num_alike = self.num_alike + 1 if num_samples == self.num_samples else 1
-        self.num_samples = num_samples
 
 
 class Fetches:
@@ -122,8 +53,7 @@ class Fetches:
         self._typical_ns: deque[int] = deque(maxlen=_NUM_TYPICAL)
         self._known: tuple[int, ...] = ()  # the newest iterators that are training's
         self._training_loaders: set[int] = set()  # whose iterators they are
-        self._seen: dict[int, _Seen] = {}  # by loader
-        self._assumed: Optional[int] = None  # samples of the newest batch, by what its loader's others held
+        self._assumed = 0  # samples of the newest batch, by what its loader's others held
 
     def resume(self, serial: int, num_fetches: int, training: list[int]) -> None:
         """Goes on behind a stored step: the iterator in use, how many fetches it had, and which are training's."""
@@ -150,6 +80,42 @@ class Fetches:
         """Whether the iterator in use is known to be training's."""
         iterator = self.iterators.get(self.serial)
         return iterator is not None and iterator.is_training
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing that came before decides over the fetches and forwards to come."""
+        is_open = self._open or self._given or self._may_be_eval or self._starting
+        return not is_open and not any(period.undecided for period in self._periods)
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether the iterator in use is training's, and has given a batch."""
+        iterator = self.iterators.get(self.serial)
+        return iterator is not None and iterator.is_training and iterator.num_fetches > 0
+
+    def repeated(self, waits_ns: Sequence[int], *, num_forwards: int, num_forwards_before: int) -> Optional[int]:
+        """A whole step of fetches and forwards went by, in a period of its own; see `is_between` and `is_fed`.
+
+        Args:
+            waits_ns: What each fetch took; a forward followed.
+            num_forwards: In the step.
+            num_forwards_before: Before its last fetch.
+
+        Returns:
+            The samples that the fetches brought.
+        """
+        num_samples = None
+        if waits_ns:
+            iterator = self.iterators[self.serial]
+            for ns in waits_ns:
+                iterator.num_fetches += 1
+                num_samples = plus(num_samples, self._num_samples(iterator.num_fetches))
+                self._typical_ns.append(ns)
+            iterator.forward_at_fetch, iterator.period = self._num_forwards + num_forwards_before, self._num_periods
+            self._last = self.training_serial = self.serial
+        self._num_forwards += num_forwards
+        self._num_periods += 1
+        return num_samples
 
     def snapshot(self) -> dict[str, Any]:
         """What decides over fetches to come, for `restore`; of the newest iterators."""
@@ -211,7 +177,7 @@ class Fetches:
             self._typical_ns.append(ns)
         waited.ns += ns + started_ns
         waited.num_fetches += 1
-        waited.num_samples = _plus(waited.num_samples, self._num_samples(iterator.num_fetches))
+        waited.num_samples = plus(waited.num_samples, self._num_samples(iterator.num_fetches))
         self._open.add(serial)
         self._last = serial
 
@@ -225,18 +191,18 @@ class Fetches:
 
     def counted(self, *, samples: Optional[int] = None, tokens: Optional[int] = None) -> None:
         """The batch just fetched was looked into: its samples and tokens."""
-        if samples == UNCOUNTED:
-            self._seen.clear()
-            return
         if samples is not None:
-            self._seen.setdefault(self.serial >> SERIAL_BITS, _Seen()).count(samples)
-            samples -= self._assumed or 0
-            self._assumed = None
+            samples = self.beyond_assumed(samples)
         for waited in (self.period.undecided.get(self.serial), self.period.training.get(self.serial)):
             if waited is not None:
-                waited.num_samples = _plus(waited.num_samples, samples)
-                waited.num_tokens = _plus(waited.num_tokens, tokens)
+                waited.num_samples = plus(waited.num_samples, samples)
+                waited.num_tokens = plus(waited.num_tokens, tokens)
                 return
+
+    def beyond_assumed(self, num_samples: int) -> int:
+        """What a look into the newest batch adds to what was assumed of it."""
+        more, self._assumed = num_samples - self._assumed, 0
+        return more
 
     def forward(self) -> None:
         """A grad-mode forward of a traced model (or, where none is ever seen, the work of a step) begins."""
@@ -381,17 +347,12 @@ class Fetches:
 
     def _num_samples(self, num_fetches: int) -> Optional[int]:
         info = self.loaders.get(self.serial >> SERIAL_BITS)
-        self._assumed = None
-        if info is None or info.batch_size is None:
-            seen = self._seen.get(self.serial >> SERIAL_BITS)
-            self._assumed = None if seen is None else seen.usual
-            return self._assumed
+        self._assumed = 0
+        if info is None:
+            return None
+        if info.batch_size is None:
+            self._assumed = info.usual_samples or 0
+            return info.usual_samples
         if info.num_samples is None or info.drop_last:
             return info.batch_size
         return max(0, min(info.batch_size, info.num_samples - (num_fetches - 1) * info.batch_size)) or info.batch_size
-
-
-def _plus(left: Optional[int], right: Optional[int]) -> Optional[int]:
-    if right is None:
-        return left
-    return right if left is None else left + right

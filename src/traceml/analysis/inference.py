@@ -27,8 +27,8 @@ from traceml.analysis.division import (
     Period,
 )
 from traceml.analysis.ends import Ends
-from traceml.analysis.fetches import PeriodFetches
 from traceml.analysis.periods import Periods
+from traceml.analysis.waited import PeriodFetches
 from traceml.wire import edges
 
 _NUM_PATIENT: Final = 64  # backwards without any update, before each is taken for a step

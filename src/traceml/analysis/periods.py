@@ -20,10 +20,11 @@ from traceml.analysis.division import (
     Period,
     segment_of,
 )
-from traceml.analysis.fetches import Fetches, PeriodFetches, Waited
+from traceml.analysis.fetches import Fetches
 from traceml.analysis.live import Opened
 from traceml.analysis.raised import Raised
 from traceml.analysis.timeline import Timeline
+from traceml.analysis.waited import PeriodFetches, Waited
 from traceml.schema import phases
 from traceml.schema.records import RankIdentity, RankState, Segment
 from traceml.wire import edges

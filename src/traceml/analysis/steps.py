@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Callable, Final, Optional
+from typing import Callable, Final, Sequence
 
 from traceml.analysis.device import device_times
 from traceml.analysis.division import (
-    BACKWARD,
     BETWEEN,
-    EVAL,
-    FETCH,
-    FORWARD,
-    IN_STEP,
-    NO_GRAD,
-    OPTIMIZER,
     SLOT_OF,
-    STARTING,
-    SYNC,
     Draft,
     Period,
     record_of,
@@ -30,10 +21,12 @@ from traceml.analysis.division import (
 from traceml.analysis.ends import Ends
 from traceml.analysis.events import StepEvents
 from traceml.analysis.halts import Halts, left_out
-from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS, InferredSteps
+from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS
 from traceml.analysis.knowledge import advanced, learned
 from traceml.analysis.live import open_at_end
 from traceml.analysis.order import in_order
+from traceml.analysis.repeats import RepeatedSteps
+from traceml.analysis.traced import MOST, STEP_EDGES
 from traceml.schema import phases
 from traceml.schema.records import Event, Halt, LiveSlot, LoaderInfo, Segment, StepRecord, Watching
 from traceml.wire import edges
@@ -43,8 +36,6 @@ from traceml.wire.ring import EdgeBatch
 _CLOSE: Final = edges.CLOSE
 _FIRST_VALUE: Final = edges.FIRST_VALUE
 _LAST_CLOSE: Final = edges.FIRST_REGION + phases.MAX_REGIONS + edges.CLOSE
-_NO_VALUE: Final = float(1 << 53)  # whole numbers up to here stand exactly in a slot
-_STEP_EDGES: Final = (edges.STEP_BEGIN, edges.STEP_END, edges.STEP_FAILED)
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class Taken:
     cursor: str
 
 
-class StepBuilder(InferredSteps):
+class StepBuilder(RepeatedSteps):
     """Turns one rank's edges into records; steps are inferred where the ring says so, until the first `trace_step`.
 
     Args:
@@ -70,9 +61,7 @@ class StepBuilder(InferredSteps):
         self._events = StepEvents()
         self._halts = Halts()
         self._in_gap = False  # edges were lost: wait for the next numbered step end
-        self._was_counted = False  # by hand, with count()
         self._was_told = False  # whether steps are inferred
-        self._run_end_ns: Optional[int] = None
         self._cursor = cursor
         if cursor:
             self._go_on(cursor)
@@ -94,7 +83,7 @@ class StepBuilder(InferredSteps):
         else:
             self._events.learn(body)
 
-    def feed(self, batch: EdgeBatch) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
+    def feed(self, batch: EdgeBatch) -> None:
         """Takes published edges in; they follow the ones before, or say how many were lost between."""
         if batch.num_lost:
             self._lose(batch.num_lost, batch.position)
@@ -104,18 +93,29 @@ class StepBuilder(InferredSteps):
         first = self._skip_gap(stamps, codes) if self._in_gap else 0
         if not self._last_ns and first < len(codes):
             self._last_ns = self._start_ns() or int(stamps[first] * 1e9)
+        while first < len(codes):
+            until = len(codes)
+            if self._may_repeat:
+                first = self._repeat(stamps, codes, first, batch.position)
+                until = codes.find(edges.STEP_END, first) + 1 or until
+            self._follow(stamps[first:until], codes[first:until], batch.position + first)
+            first = until
+        self.position = batch.end
+
+    def _follow(self, stamps: list[float], codes: bytes, position: int) -> None:  # noqa: C901, PLR0912, PLR0915  # one tight loop
+        """Takes edges in, one after the other; the first stands at absolute `position`."""
         last, stack, period = self._last_ns, self._stack, self._period
         acc, seen = period.acc, period.seen
         infers = self._is_inferring
         slots, closes, opened, closed = self._means()
-        for i, (code, stamp) in enumerate(zip(codes[first:], stamps[first:]), first):
+        for at, (code, stamp) in enumerate(zip(codes, stamps), position):
             if code >= _FIRST_VALUE:
-                if not 0 <= stamp < _NO_VALUE:
+                if not 0 <= stamp < MOST:
                     continue  # torn, or not a number
                 if code >= edges.DEVICE_FROM:
-                    self._device_value(code, int(stamp), last, batch.position + i)
+                    self._device_value(code, int(stamp), last, at)
                 elif infers and code >= edges.UPDATED:
-                    self._last_ns, self.position = last, batch.position + i + 1
+                    self._last_ns, self.position = last, at + 1
                     (self._updated if code == edges.UPDATED else self._skipped)(int(stamp))
                     period = self._period
                     acc, seen = period.acc, period.seen
@@ -144,13 +144,13 @@ class StepBuilder(InferredSteps):
                 else:
                     self._close_across(slot)
                 if closes[slot]:
-                    self._last_ns, self.position = last, batch.position + i + 1
+                    self._last_ns, self.position = last, at + 1
                     closed(slot)
                     if period is not self._period:  # a cut at an update replaces it
                         period = self._period
                         acc, seen = period.acc, period.seen
             else:
-                self._last_ns, self.position = last, batch.position + i + 1
+                self._last_ns, self.position = last, at + 1
                 self._control(code)
                 stack, period = self._stack, self._period
                 acc, seen = period.acc, period.seen
@@ -158,7 +158,6 @@ class StepBuilder(InferredSteps):
                     infers = False
                     slots, closes, opened, closed = self._means()
         self._last_ns = last
-        self.position = batch.end
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -171,17 +170,16 @@ class StepBuilder(InferredSteps):
             draft = held.popleft()
             if self._startup is not None:
                 self._end_startup(draft.start_ns)
-            record = record_of(draft, rank=rank, was_counted=self._was_counted)
-            if draft.device is not None:
-                record = record._replace(device=device_times(draft, record))
-            halts = self._halts.during(draft.start_ns, draft.end_ns)
-            record = left_out(record) if halts else record
-            if halts and self._halts.is_news(halts):
-                events.append(self._events.halted(record, halts))
-            steps.append(record)
-            events.extend(self._events.told(rank=rank, step=draft.step, end_ns=draft.end_ns))
-            if self._events.stands_out(record):
-                events.extend(self._events.of(record, num_before=self._num_inferred))
+            start_ns = draft.start_ns
+            for given in self._records_of(draft, rank):
+                halts = self._halts.during(start_ns, given.end_ns)
+                start_ns, record = given.end_ns, left_out(given) if halts else given
+                if halts and self._halts.is_news(halts):
+                    events.append(self._events.halted(record, halts))
+                steps.append(record)
+                events.extend(self._events.told(rank=rank, step=record.step, end_ns=record.end_ns))
+                if self._events.stands_out(record):
+                    events.extend(self._events.of(record, num_before=self._num_inferred))
         if draft is not None:
             self._cursor = self._cursor_behind(draft)
         segments, self._segments = tuple(self._segments), []
@@ -191,6 +189,17 @@ class StepBuilder(InferredSteps):
             self.state = advanced(self.state, steps, training_loader=loader)
             self._tell_ends()
         return Taken(tuple(steps), segments, tuple(events), self._cursor)
+
+    def _records_of(self, draft: Draft, rank: int) -> Sequence[StepRecord]:
+        if not draft.repeated:
+            record = record_of(draft, rank=rank, was_counted=self._was_counted)
+            return (record if draft.device is None else record._replace(device=device_times(draft, record)),)
+        records = draft.repeated
+        if self._was_counted and not draft.was_counted:
+            records = [record._replace(num_samples=None, num_tokens=None) for record in records]
+        if records[0].rank != rank:  # it has said since who it is
+            records = [record._replace(rank=rank) for record in records]
+        return records
 
     def live(self, tail: EdgeBatch, *, now_ns: int, alive: bool) -> LiveSlot:
         """What the rank does now: its open phase, since when, and the step that is being measured."""
@@ -225,112 +234,6 @@ class StepBuilder(InferredSteps):
             return SLOTS, CLOSES, self._opened_inferring, self._closed_inferring
         return SLOT_OF, CLOSES_EXPLICIT, self._opened, self._closed
 
-    # -- edges --------------------------------------------------------------------------------------------------------
-
-    def _opened(self, slot: int) -> None:
-        self._raised.opened(slot)
-        if slot == FETCH:
-            if self._step == 0 and self._stack == [BETWEEN] and not self._fetches.feeds_the_same():
-                self._fold_into_startup()
-            if self._fetches.opening():
-                self._period.move(NO_GRAD, EVAL)
-        elif slot == FORWARD:
-            self._has_forward = True
-            self._fetches.forward()
-        elif slot == BACKWARD:
-            self._period.num_backwards += slot not in self._stack
-        elif slot == OPTIMIZER:
-            self._period.num_optimizer_steps += slot not in self._stack
-        elif slot == EVAL:
-            self._fetches.evaluated()
-        elif slot == NO_GRAD:
-            self._fetches.maybe_evaluated()
-
-    def _closed(self, slot: int) -> None:
-        acc = self._period.acc
-        if slot in self._stack:
-            return  # a fetch inside a fetch: the outermost one is the wait
-        if slot == FETCH:
-            self._fetches.fetched(acc[FETCH])
-            acc[FETCH] = 0
-        elif slot == STARTING:
-            self._fetches.started(acc[STARTING])
-            acc[STARTING] = 0
-        elif slot == SYNC:
-            self._synced()
-
-    def _control(self, code: int) -> None:
-        if code == edges.CLOSE_NO_BATCH:
-            self._close_empty_fetch()
-            self._no_batch()
-        elif code == edges.RAISED:
-            self._raised.left(self._stack[-1], len(self._stack))
-        elif code == edges.UNWOUND:
-            self._unwind()
-        elif code == edges.STEP_BEGIN:
-            self._begin_step()
-        elif code in _STEP_EDGES:
-            self._end_step(failed=code == edges.STEP_FAILED)
-        elif code == edges.RUN_END:
-            self._run_end_ns = self._last_ns
-
-    def _value(self, code: int, value: int) -> None:
-        period = self._period
-        if code == edges.SERIAL:
-            self._fetches.serial = value
-        elif code == edges.USER_STEP:
-            period.user_step = value
-        elif code == edges.SAMPLES:
-            self._fetches.counted(samples=value)
-        elif code == edges.TOKENS:
-            self._fetches.counted(tokens=value)
-        elif code == edges.COUNTED_SAMPLES:
-            period.counted_samples = value + (period.counted_samples or 0)
-            self._was_counted = True
-        elif code == edges.COUNTED_TOKENS:
-            period.counted_tokens = value + (period.counted_tokens or 0)
-            self._was_counted = True
-
-    # -- steps and segments -------------------------------------------------------------------------------------------
-
-    def _begin_step(self) -> None:
-        if self._is_inferring:
-            self._stop_inferring()
-        if not self._has_forward:
-            self._fetches.forward()
-        if self._step == 0 and not self._fetches.period.training and not self._fetches.period.undecided:
-            self._fold_into_startup()  # no fetch feeds this step: the startup ends here
-        self._fetches.step_begins()
-        self._stack = [IN_STEP]
-        self._raised.clear()
-
-    def _end_step(self, *, failed: bool) -> None:
-        failed_in, raised = None, self._raised
-        if failed:
-            raised.ended_step(self._stack[-1] if raised.slot is None else raised.slot)
-            failed_in = self._phase_of(raised.slot if raised.slot is not None else IN_STEP)
-        else:
-            raised.clear()
-        fetches, period = self._fetches.period, self._period
-        if self._fetches.end_period():
-            period.move(NO_GRAD, EVAL)
-        acc = period.acc
-        if acc[FETCH] or acc[STARTING] or acc[NO_GRAD]:
-            period.move(NO_GRAD, FORWARD)
-            period.move(FETCH, IN_STEP)  # a fetch that never closed
-            period.move(STARTING, IN_STEP)
-        self._step += 1
-        serial = self._fetches.serial
-        num_fetches = self._fetches.num_fetches(serial)
-        start_ns, end_ns = self._start_ns(), self._last_ns
-        draft = Draft(self._step, start_ns, end_ns, period, fetches, failed_in, self.position, serial, num_fetches)
-        self._held.append(draft)
-        if self._timeline.is_on:
-            self._timeline.hold(draft, self._held)
-        self._period_ns = self._last_ns
-        self._stack = [BETWEEN]
-        self._period = Period.fresh()
-
     # -- gaps and restarts --------------------------------------------------------------------------------------------
 
     def _lose(self, num_lost: int, position: int) -> None:
@@ -349,7 +252,7 @@ class StepBuilder(InferredSteps):
         at = 0  # the newest edge
         for i in range(1, len(codes)):
             at = at if codes[i - 1] >= edges.FIRST_VALUE else i - 1
-            is_step = codes[i] == edges.STEP_NUMBER and codes[at] in _STEP_EDGES
+            is_step = codes[i] == edges.STEP_NUMBER and codes[at] in STEP_EDGES
             if is_step or (codes[i] == edges.UPDATED and codes[i - 1] == edges.OPTIMIZER + edges.CLOSE):
                 if is_step and self._is_inferring:
                     self._is_inferring, self._num_inferred = False, self._step

@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Iterable, Iterator, Optional, Sequence
 
-from traceml.cli.drawing import Drawing
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.collector import Collector
 from traceml.collect.devices import Nvml
@@ -25,9 +24,7 @@ from traceml.collect.sampling import Sampling
 from traceml.errors import RunError
 from traceml.launch.output import log_name, shorten
 from traceml.launch.place import ring_roots
-from traceml.launch.terminal.drain import Drain
 from traceml.report.build import build_report
-from traceml.report.check import check_of
 from traceml.report.files import CARD_FILE, write_summary
 from traceml.report.flat import flat_summary
 from traceml.report.run import open_run
@@ -35,7 +32,6 @@ from traceml.report.series import Series, read_series
 from traceml.schema.struct import to_plain
 from traceml.store.reader import StoreReader
 from traceml.views.text.card import card
-from traceml.views.text.check import check_table
 from traceml.views.text.line import progress_line, verdict_line
 from traceml.wire import panel as wording
 from traceml.wire.manifest import read_manifest, write_private
@@ -43,6 +39,8 @@ from traceml.wire.node import DONE, RUNNING, Node, write_node
 from traceml.wire.ringfolder import CHECK, is_ring_folder, remove_ring_folder
 
 if TYPE_CHECKING:
+    from traceml.cli.drawing import Drawing
+    from traceml.launch.terminal.drain import Drain
     from traceml.report.contract import Report
     from traceml.schema.current import Current
     from traceml.schema.panel import PanelRequest
@@ -108,7 +106,7 @@ class _Node:
         self._launcher = Launcher(_pipe())
         self._drain: Optional[Drain] = None
         self._collector: Collector
-        self._drawing = Drawing(lambda: self._report(is_running=True), self._series, self._current)
+        self._drawing: Optional[Drawing] = None
         place = database_home(folder, self._ring_dir)  # a collector before us may have moved it
         self._tell(RUNNING, place)
         self._keeping = Keeping(place, manifest, max_bytes=max_bytes(manifest), noted=self._note, home=folder)
@@ -185,6 +183,8 @@ class _Node:
     def _drain_terminal(self) -> None:
         """The launcher was killed: now we are the script's terminal."""
         if self._launcher.terminal is not None:
+            from traceml.launch.terminal.drain import Drain  # noqa: PLC0415  # seldom, and what is imported costs each run
+
             self._drain = Drain(self._launcher.terminal, self._folder / log_name(0))
             self._drain.start()
 
@@ -196,6 +196,10 @@ class _Node:
 
     def _panel(self, request: PanelRequest) -> None:
         """Likewise, and for its terminal."""
+        if self._drawing is None:
+            from traceml.cli.drawing import Drawing  # noqa: PLC0415  # only where a terminal has a panel
+
+            self._drawing = Drawing(lambda: self._report(is_running=True), self._series, self._current)
         rows = self._drawing.rows(request)
         if rows is not None:
             with suppress(OSError):
@@ -243,6 +247,9 @@ class _Node:
                 os.write(1, self._check(is_running=True).encode(errors="backslashreplace"))
 
     def _check(self, *, is_running: bool) -> str:
+        from traceml.report.check import check_of  # noqa: PLC0415  # only of a check
+        from traceml.views.text.check import check_table  # noqa: PLC0415  # likewise
+
         reader = StoreReader(self._keeping.database)
         try:
             states = reader.states()

@@ -245,6 +245,7 @@ def _field(path: Path, name: str) -> Optional[int]:
 
 def _read(path: Path) -> Optional[str]:
     try:
-        return path.read_text(encoding="ascii", errors="replace")
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # eighteen a sample: half as dear as read_text
+            return file.read().decode("ascii", errors="replace")
     except OSError:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import NamedTuple, Optional
 
 import psutil
@@ -10,6 +10,7 @@ import psutil
 from traceml.schema.records import ProcessSample
 
 _MAX_THREADS = 256
+_MOST_BYTES = 2048  # of a file of one line
 
 
 class Work(NamedTuple):
@@ -31,18 +32,16 @@ class ProcessSampler:
     def sample(self, rank: int, at_ns: int) -> Optional[ProcessSample]:
         """What the process holds and did since the last sample; None when it is gone.
 
-        Costs about 0.2 ms. What the system does not tell (io counters and the wait for a core on macOS) is None.
+        Costs about 0.05 ms where there is a /proc. What the system does not tell (io counters and the wait for a core
+        on macOS) is None.
         """
         try:
             if self._process is None:
                 self._process = psutil.Process(self.pid)
-            with self._process.oneshot():
-                times = self._process.cpu_times()
-                rss = self._process.memory_info().rss or None  # 0: it is just ending, and has given all back
-                num_threads = self._process.num_threads()
+            cpu_s, rss, num_threads = _read(self.pid) or _ask(self._process)
         except psutil.Error:
             return None
-        cpu_s, passed_ns = times.user + times.system, at_ns - self._at_ns
+        passed_ns = at_ns - self._at_ns
         percent = None
         if self._cpu_s is not None and passed_ns > 0:
             percent = max(0.0, (cpu_s - self._cpu_s) / passed_ns * 1e11)
@@ -51,7 +50,7 @@ class ProcessSampler:
         return ProcessSample(
             rank=rank,
             at_ns=at_ns,
-            rss_bytes=rss,
+            rss_bytes=rss or None,  # 0: it is just ending, and has given all back
             cpu_percent=percent,
             num_threads=num_threads,
             read_bytes=read_bytes,
@@ -71,10 +70,36 @@ class ProcessSampler:
         return found.read_bytes, found.write_bytes
 
 
+def _read(pid: int) -> Optional[tuple[float, int, int]]:
+    """A process's CPU in seconds, resident bytes and threads; None where its /proc cannot be read.
+
+    As psutil's, from two files instead of three and at a third of its cost: each rank is asked every second.
+    """
+    try:
+        stat = _bytes_of(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        resident = int(_bytes_of(f"/proc/{pid}/statm").split()[1])
+        cpu_s = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s, resident * os.sysconf("SC_PAGE_SIZE"), int(stat[17])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _bytes_of(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # each rank, each second
+        return file.read(_MOST_BYTES)
+
+
+def _ask(process: psutil.Process) -> tuple[float, int, int]:
+    """The same, of a system without /proc; psutil's errors where it is gone."""
+    with process.oneshot():
+        times = process.cpu_times()
+        return times.user + times.system, process.memory_info().rss, process.num_threads()
+
+
 def _run_delay_ns(pid: int) -> Optional[int]:
     """How long a process's main thread has waited for a core so far; None where the kernel does not tell. 0.05 ms."""
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_bytes().split()[1])
+        return int(_bytes_of(f"/proc/{pid}/schedstat").split()[1])
     except (OSError, IndexError, ValueError):
         return None
 
@@ -84,16 +109,16 @@ def num_running_threads(pids: list[int]) -> Optional[float]:
     found: Optional[float] = None
     for pid in pids:
         try:
-            tasks = list(Path(f"/proc/{pid}/task").iterdir())[:_MAX_THREADS]
+            tasks = os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]  # noqa: PTH208  # as paths they cost twice as much
         except OSError:
             continue
-        found = (found or 0.0) + sum(_is_running(task / "stat") for task in tasks)
+        found = (found or 0.0) + sum([_is_running(f"/proc/{pid}/task/{task}/stat") for task in tasks])
     return found
 
 
-def _is_running(path: Path) -> bool:
+def _is_running(path: str) -> bool:
     try:
-        return path.read_bytes().rpartition(b")")[2].split()[0] == b"R"
+        return _bytes_of(path).rpartition(b")")[2].split(None, 1)[0] == b"R"
     except (OSError, IndexError):
         return False
 

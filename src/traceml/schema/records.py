@@ -133,6 +133,7 @@ class LoaderInfo:
     dataset: str = ""
     is_iterable: Optional[bool] = None  # an IterableDataset: each worker runs all of it, unless it shards itself
     has_own_sampler: Optional[bool] = None  # a sampler or batch sampler of the script's: it runs in the main process
+    usual_samples: Optional[int] = None  # of a batch that is not looked into, where no batch size is said
 
 
 @dataclass(frozen=True)

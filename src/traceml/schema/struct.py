@@ -25,11 +25,12 @@ def to_plain(value: Any) -> Any:
         return value
     names = _names(kind)
     if names is not None:
-        return {name: to_plain(getattr(value, name)) for name in names}
+        items = [getattr(value, name) for name in names]
+        return {name: item if item.__class__ in _SCALARS else to_plain(item) for name, item in zip(names, items)}
+    if isinstance(value, (list, tuple)):  # before the mappings, which are asked at ten times the cost
+        return [to_plain(item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
     return value
 
 

@@ -58,10 +58,6 @@ class Amount(NamedTuple):
         """That of one unit."""
         return cls(value, value, value)
 
-    def plus(self, other: Amount) -> Amount:
-        """Both together."""
-        return Amount(self.total + other.total, min(self.minimum, other.minimum), max(self.maximum, other.maximum))
-
 
 class RankSums(NamedTuple):
     """One rank over the units, in ns. `excess_ns` has a number for each of the units' phases, below 0 too."""
@@ -119,49 +115,42 @@ class UnitSums(NamedTuple):
 
 def merged(parts: Iterable[UnitSums]) -> Optional[UnitSums]:
     """Units of several parts, in order, as one; None without any. Parts of other ranks than the first are left out."""
-    whole: Optional[UnitSums] = None
-    for part in parts:
-        if whole is None:
-            whole = part
-        elif part.ranks == whole.ranks:
-            whole = _plus(whole, part)
-    return whole
-
-
-def _plus(one: UnitSums, other: UnitSums) -> UnitSums:
-    if one.phases != other.phases:
-        names = tuple(dict.fromkeys((*one.phases, *other.phases)))
-        one, other = _with_phases(one, names), _with_phases(other, names)
+    given = list(parts)
+    if not given:
+        return None
+    like = [part for part in given if part.ranks == given[0].ranks]
+    names = tuple(dict.fromkeys([name for phases in dict.fromkeys([part.phases for part in like]) for name in phases]))
+    like = [part if part.phases == names else _with_phases(part, names) for part in like]
     return UnitSums(
-        min(one.first_step, other.first_step),
-        max(one.last_step, other.last_step),
-        one.num_units + other.num_units,
-        one.num_steps + other.num_steps,
-        one.length_ns + other.length_ns,
-        one.phases,
-        one.ranks,
-        one.lost.plus(other.lost),
-        one.transfer.plus(other.transfer),
-        tuple([_rank_plus(mine, theirs) for mine, theirs in zip(one.by_rank, other.by_rank)]),
-        _added(one.last_excess_ns, other.last_excess_ns),
-        Tens(*_added(one.tens, other.tens)),
-        Moments(*_added(one.moments, other.moments)),
-        one.num_apart + other.num_apart,
+        min([part.first_step for part in like]),
+        max([part.last_step for part in like]),
+        sum([part.num_units for part in like]),
+        sum([part.num_steps for part in like]),
+        sum([part.length_ns for part in like]),
+        names,
+        like[0].ranks,
+        _sum_of([part.lost for part in like]),
+        _sum_of([part.transfer for part in like]),
+        tuple([_rank_sum(own) for own in zip(*[part.by_rank for part in like])]),
+        _columns([part.last_excess_ns for part in like]),
+        Tens(*_columns([part.tens for part in like])),
+        Moments(*_columns([part.moments for part in like])),
+        sum([part.num_apart for part in like]),
     )
 
 
-def _rank_plus(one: RankSums, other: RankSums) -> RankSums:
-    return RankSums(
-        one.own.plus(other.own),
-        one.gain.plus(other.gain),
-        one.num_last + other.num_last,
-        one.sync_ns + other.sync_ns,
-        _added(one.excess_ns, other.excess_ns),
-    )
+def _sum_of(amounts: Sequence[Amount]) -> Amount:
+    totals, least, most = zip(*amounts)
+    return Amount(sum(totals), min(least), max(most))
 
 
-def _added(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
-    return tuple([mine + theirs for mine, theirs in zip(one, other)])
+def _rank_sum(parts: Sequence[RankSums]) -> RankSums:
+    own, gain, num_last, sync_ns, excess_ns = zip(*parts)
+    return RankSums(_sum_of(own), _sum_of(gain), sum(num_last), sum(sync_ns), _columns(excess_ns))
+
+
+def _columns(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*rows)))
 
 
 def _with_phases(part: UnitSums, names: tuple[str, ...]) -> UnitSums:

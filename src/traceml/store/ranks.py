@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import TYPE_CHECKING, Final, Mapping, NamedTuple, Optional, Sequence
+from itertools import groupby, repeat
+from operator import is_
+from typing import TYPE_CHECKING, Any, Final, Mapping, NamedTuple, Optional, Sequence
 
 from traceml.store import retention
 from traceml.store.cover import Extent, complete_until
 from traceml.store.levels import block_of_steps, step_record, step_row
-from traceml.store.tables import INSERT_BLOCK, INSERT_STEP, SPANS, STEP_COLUMNS, TOP_LEVEL, block_key, step_key
+from traceml.store.packing import DamagedContent
+from traceml.store.tables import INSERT_BLOCK, SPANS, STEP_COLUMNS, TOP_LEVEL, block_key, insert_step, step_key
 
 if TYPE_CHECKING:
     import sqlite3
@@ -52,7 +54,10 @@ def read(db: sqlite3.Connection, extents: Mapping[int, Extent]) -> dict[int, Kno
     found = {}
     for rank, extent in extents.items():
         keys = (step_key(rank, complete_until(1, extent.last_step) + 1), step_key(rank, extent.last_step))
-        found[rank] = KnownRank(extent, tuple(step_record(rank, row) for row in db.execute(_SELECT_STEPS, keys)))
+        pending = tuple([step_record(rank, row) for row in db.execute(_SELECT_STEPS, keys)])
+        if any(min(step.period_ns, *[ns or 0 for ns in step.phase_ns]) < 0 for step in pending):
+            raise DamagedContent("a step of less than no time")
+        found[rank] = KnownRank(extent, pending)
     return found
 
 
@@ -88,14 +93,25 @@ def add_steps(  # the rank, its steps and the limits they come under
             blocks.append((block_key(rank, 1, members[0].step), *block_of_steps(members)))
         else:
             pending = members
-    db.executemany(INSERT_BLOCK, blocks)
-    extent = before._replace(last_step=last_step)
-    extent = retention.combine(db, rank, extent, last_step_before=before.last_step)
-    kept = retention.trimmed(extent, plan, max_raw=max_raw if len(new) > max_raw else None)
-    db.executemany(INSERT_STEP, [step_row(s) for s in new if s.step > kept.low[0] or s.step <= kept.head[0]])
-    retention.drop(db, rank, old=extent, new=kept)
+    kept = extent = before._replace(last_step=last_step)
+    is_further = complete_until(1, last_step) > complete_until(1, before.last_step)
+    if is_further or known is None or len(new) > max_raw:  # what is held changes with a whole block only
+        db.executemany(INSERT_BLOCK, blocks)
+        extent = retention.combine(db, rank, extent, last_step_before=before.last_step)
+        kept = retention.trimmed(extent, plan, max_raw=max_raw if len(new) > max_raw else None)
+        retention.drop(db, rank, old=extent, new=kept)
+    _insert(db, [step_row(s) for s in new if s.step > kept.low[0] or s.step <= kept.head[0]])
     put_extent(db, rank, old=known.extent if known else None, new=kept)
     return KnownRank(kept, tuple(pending))
+
+
+def _insert(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Puts rows of steps in, in order, neighbours with the same columns together.
+
+    Python asks for an adapter of each None that it binds: ten of them cost more than all the rest of a row.
+    """
+    for absent, alike in groupby(rows, key=lambda row: tuple(map(is_, row, repeat(None)))):
+        db.executemany(insert_step(absent), [[value for value in row if value is not None] for row in alike])
 
 
 def apply_plan(db: sqlite3.Connection, rank: int, known: KnownRank, *, plan: Plan) -> KnownRank:

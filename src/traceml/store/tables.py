@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from traceml.schema.phases import PHASES
@@ -107,8 +108,14 @@ READ_AS_NEW: Final[dict[int, tuple[str, ...]]] = {
     3: (_VIEW_DELAY,),
 }
 
-INSERT_STEP: Final = insert_into("steps", len(STEP_COLUMNS))
 INSERT_BLOCK: Final = insert_into("blocks", len(BLOCK_COLUMNS))
+
+
+@lru_cache(maxsize=64)
+def insert_step(absent: tuple[bool, ...]) -> str:
+    """The statement that puts a step in whose columns are NULL where `absent` says so; the others are to be given."""
+    marks = ",".join(["NULL" if is_absent else "?" for is_absent in absent])
+    return f"INSERT OR REPLACE INTO steps VALUES ({marks})"  # noqa: S608  # marks are ours
 
 
 def step_key(rank: int, step: int) -> int:

@@ -106,10 +106,13 @@ def add_units(
             blocks.append((block_key(0, 1, whole.last_step), whole.first_step, whole.last_step, body))
         else:
             pending = members
-    db.executemany("INSERT OR REPLACE INTO unit_blocks VALUES (?, ?, ?, ?)", blocks)
-    extent = before._replace(last_step=last_step)
-    extent = retention.combine(db, 0, extent, last_step_before=before.last_step, shelf=UNITS)
-    kept = retention.trimmed(extent, plan)
+    kept = extent = before._replace(last_step=last_step)
+    is_further = complete_until(1, last_step) > complete_until(1, before.last_step)
+    if is_further or known is None:  # what is held changes with a whole block only
+        db.executemany("INSERT OR REPLACE INTO unit_blocks VALUES (?, ?, ?, ?)", blocks)
+        extent = retention.combine(db, 0, extent, last_step_before=before.last_step, shelf=UNITS)
+        kept = retention.trimmed(extent, plan)
+        retention.drop(db, 0, old=extent, new=kept, shelf=UNITS)
     db.executemany(
         "INSERT OR REPLACE INTO units VALUES (?, ?)",
         [
@@ -118,7 +121,6 @@ def add_units(
             if unit.last_step > kept.low[0] or unit.last_step <= kept.head[0]
         ],
     )
-    retention.drop(db, 0, old=extent, new=kept, shelf=UNITS)
     return KnownUnits(kept, tuple(pending), regions.known)
 
 

@@ -56,9 +56,6 @@ DEVICE_PENDING: Final = 141  # likewise: not done
 STEP_PEAK: Final = 142  # behind a STEP_END: the most bytes that were allocated in that step
 STEP_PEAK_RESERVED: Final = 143  # likewise reserved
 
-#: Of a loader that says no batch size: after so many SAMPLES alike there is one now and then; the same holds between.
-NUM_ALIKE: Final = 64
-UNCOUNTED: Final = 1 << 40  # as SAMPLES: no batch is looked into any more, and none is known to be like those before
 SERIAL_BITS: Final = 28
 UPDATE_BITS: Final = 40
 DEVICE_BITS: Final = 40

@@ -355,31 +355,23 @@ def test_a_value_that_is_no_number_is_passed_over() -> None:
     assert [ms(step, "input") for step in steps] == [2] * 4
 
 
-def counted_loop(sizes: list[Optional[int]]) -> EdgeScript:
+def test_a_batch_that_is_not_looked_into_holds_what_its_loader_usually_gives() -> None:
     script = EdgeScript().iterator()
-    for size in sizes:
+    for size in (8, None, None, 5, None, 0):
         script.fetch(1)
         if size is not None:
             script.value(edges.SAMPLES, size)
         script.step()
-    return script
+    builder = started_builder()
+    builder.learn(LoaderInfo(1, usual_samples=8))
+    builder.feed(script.batch())
+
+    assert [step.num_samples for step in builder.take().steps] == [8, 8, 8, 5, 8, 0]
 
 
-def test_a_batch_that_is_not_looked_into_holds_what_many_before_it_held() -> None:
-    sizes = [8] * edges.NUM_ALIKE + [None, None, 5, None, 5]
+def test_a_step_that_is_given_batches_by_two_loaders_has_the_samples_of_both() -> None:
+    script = EdgeScript().iterator(1).iterator(2)
+    for _ in range(4):
+        script.switch(1).fetch(1).value(edges.SAMPLES, 16).switch(2).fetch(1).value(edges.SAMPLES, 48).step()
 
-    steps = counted_loop(sizes).steps()
-
-    assert [step.num_samples for step in steps[edges.NUM_ALIKE :]] == [8, 8, 5, None, 5]
-
-
-def test_a_few_batches_alike_say_nothing_of_the_next() -> None:
-    steps = counted_loop([*[8] * (edges.NUM_ALIKE - 1), None]).steps()
-
-    assert steps[-1].num_samples is None
-
-
-def test_where_looking_has_ended_nothing_is_assumed() -> None:
-    steps = counted_loop([*[8] * edges.NUM_ALIKE, edges.UNCOUNTED, None]).steps()
-
-    assert [step.num_samples for step in steps[-3:]] == [8, 8, None]
+    assert [step.num_samples for step in script.steps()][1:] == [64, 64, 64]

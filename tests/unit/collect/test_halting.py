@@ -13,7 +13,7 @@ from typing import Iterator
 import pytest
 
 from tests.processes.running import until
-from traceml.collect.halting import why_halted
+from traceml.collect.halting import Looks, why_halted
 
 
 @pytest.fixture
@@ -61,3 +61,26 @@ def test_a_process_that_is_gone_is_not_halted() -> None:
     process.wait()
 
     assert why_halted(process.pid) == ""
+
+
+def test_looking_again_and_again_sees_what_one_look_sees(sleeper: int) -> None:
+    looks = Looks()
+    found = [looks.why_halted(sleeper)]
+    os.kill(sleeper, signal.SIGSTOP)
+    assert until(lambda: looks.why_halted(sleeper))
+    found.append(looks.why_halted(sleeper))
+    os.kill(sleeper, signal.SIGCONT)
+
+    assert found == ["", "stopped"]
+    assert until(lambda: not looks.why_halted(sleeper))
+    looks.close()
+
+
+def test_looking_again_at_a_process_that_has_gone_finds_nothing() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1)
+    looks = Looks()
+    found = [looks.why_halted(process.pid)]
+    process.communicate()
+
+    assert [*found, looks.why_halted(process.pid)] == ["", ""]
+    looks.close()

@@ -67,7 +67,6 @@ def test_what_all_parts_have_in_common_is_the_number_of_samples(batch: Any, size
         Lazy(),
         {"input_ids": Raising()},
     ],
-    ids=repr,
 )
 def test_what_is_not_plain_is_not_counted(batch: Any) -> None:
     assert num_samples(batch) is None

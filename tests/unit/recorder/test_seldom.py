@@ -15,6 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler  # noqa
 from tests.unit.recorder.conftest import Recording, seen  # noqa: E402
 from tests.unit.recorder.models import Small, work  # noqa: E402
 from traceml.recorder import pen, step  # noqa: E402
+from traceml.recorder.hooks import loader  # noqa: E402
 from traceml.recorder.step import trace_step  # noqa: E402
 from traceml.schema import phases  # noqa: E402
 from traceml.schema.records import Fault  # noqa: E402
@@ -117,7 +118,7 @@ def test_batches_that_are_all_alike_are_looked_into_now_and_then(recording: Reco
     looks = num_looks(recording)
 
     assert [record.num_samples for record in recording.steps()] == [8] * 400
-    assert edges.NUM_ALIKE <= looks < 200  # ten a second and one at the end
+    assert loader.NUM_ALIKE <= looks < 200  # ten a second and one at the end
 
 
 def test_batches_of_changing_sizes_are_all_looked_into(recording: Recording) -> None:

@@ -116,6 +116,16 @@ def test_flipped_bytes_are_answered_or_refused_but_never_crash(tmp_path: Path, w
             assert error.slug in {"damaged-database", "foreign-database", "database-too-new"}  # noqa: PT017  # either is right
 
 
+@pytest.mark.parametrize("column", ["period_ns", "forward_ns"])
+def test_a_step_of_less_than_no_time_is_not_gone_on_with(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "run.db"
+    StoreWriter(path).append(steps=stream(70))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE steps SET {column} = -5 WHERE key = 70")
+
+    assert refused(StoreWriter, path) == "damaged-database"
+
+
 @pytest.mark.parametrize(
     "change",
     [

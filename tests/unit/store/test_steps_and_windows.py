@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Optional
 
 import pytest
@@ -183,6 +185,19 @@ def test_a_run_may_begin_late_and_leap_far(tmp_path: Path) -> None:
 
     assert (window.first, window.last) == (999_990, 30_000_299)
     assert period_of(window.pieces).count == 600
+
+
+@pytest.mark.parametrize("portion", [1, 7, 64])
+def test_portions_of_any_size_make_the_same_database_where_steps_are_missing(tmp_path: Path, portion: int) -> None:
+    steps = [step for step in stream(6_000) if step.step <= 960 or step.step % 1_500 < 300]
+    held = []
+    for number, size in enumerate((portion, len(steps))):
+        window_of(tmp_path / f"{number}.db", steps, portion=size)
+        with closing(sqlite3.connect(tmp_path / f"{number}.db")) as db:
+            tables = ("steps", "blocks", "extents", "held")
+            held.append([db.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in tables])
+
+    assert held[0] == held[1]
 
 
 def test_ranks_do_not_mix(tmp_path: Path) -> None:

@@ -87,6 +87,35 @@ def test_units_are_read_one_by_one_and_in_blocks_and_add_up_exactly(tmp_path: Pa
     assert len(reader.units()) < 2_048 + 5_000 // SPANS[1] + SPANS[1]
 
 
+def test_units_of_other_phases_add_up_the_same_in_parts_and_at_once() -> None:
+    given = [unit(step) for step in range(1, 30)]
+    given[3] = without(given[3], "backward")
+    given[7] = without(given[7], "input")
+    given[11] = unit(11, num_ranks=3)
+
+    whole = merged(given)
+
+    assert whole is not None
+    assert whole == merged(part for part in (merged(given[:9]), merged(given[9:])) if part is not None)
+    assert whole.num_units == 28
+    assert whole.by_rank[0].excess_ns[0] == sum(
+        u.by_rank[0].excess_ns[0] for u in given if u not in (given[7], given[11])
+    )
+
+
+def without(whole: UnitSums, phase: str) -> UnitSums:
+    at = whole.phases.index(phase)
+
+    def rest(values: tuple[int, ...]) -> tuple[int, ...]:
+        return values[:at] + values[at + 1 :]
+
+    return whole._replace(
+        phases=tuple(name for name in whole.phases if name != phase),
+        by_rank=tuple(rank._replace(excess_ns=rest(rank.excess_ns)) for rank in whole.by_rank),
+        last_excess_ns=rest(whole.last_excess_ns),
+    )
+
+
 def test_a_window_holds_the_units_that_end_in_it(tmp_path: Path) -> None:
     reader = write(tmp_path / "run.db", list(units(300, every=4)))
 

@@ -19,7 +19,8 @@ _NO_BATCH: Final = edges.CLOSE_NO_BATCH
 _SAMPLES: Final = edges.SAMPLES
 _MAX_ITERATORS: Final = 1024
 _MAX_LOADERS: Final = 200
-_NEVER_ALIKE: Final = -(1 << 62)
+NUM_ALIKE: Final = 64  # batches in a row, until each is no longer looked into
+_NEVER: Final = -(1 << 62)
 _NUM_LOOKS: Final = 3  # batches of a loader that are looked into before it is known whether that is needed
 
 
@@ -65,7 +66,9 @@ class Loaders:
     def stop_looking(self) -> None:
         """No batch is looked into any more: samples and tokens are counted only by what a loader says."""
         self._is_blind = True
-        self._pen.value(_SAMPLES, edges.UNCOUNTED)
+        for number, info in self._infos.items():
+            if info.usual_samples is not None:
+                self._tell_usual(number, None)
         self._looks = dict.fromkeys(self._looks)
         self._pen.look = None
 
@@ -84,7 +87,7 @@ class Loaders:
     def _number(self, owner: Any, settings_of: Callable[[Any], LoaderInfo]) -> int:
         number = self._numbers.get(id(owner))
         found = settings_of(owner)
-        if number is not None and replace(self._infos[number], number=0) == found:
+        if number is not None and replace(self._infos[number], number=0, usual_samples=None) == found:
             return number
         number = len(self._infos) + 1
         if number > _MAX_LOADERS:
@@ -101,7 +104,7 @@ class Loaders:
         if counting.num_tokens(batch) is not None:
             self._looks[number] = self._look_tokens
         elif self._infos[number].batch_size is None:
-            self._looks[number] = self._look_samples() if looks >= _NUM_LOOKS else self._looks[number]
+            self._looks[number] = self._look_samples(number) if looks >= _NUM_LOOKS else self._looks[number]
         elif looks >= _NUM_LOOKS:
             self._looks[number] = None
         self._pen.look = self._looks[number]
@@ -110,28 +113,35 @@ class Loaders:
     def _look_tokens(self, batch: Any) -> None:
         self._count(batch, samples=self._infos_of_current_have_no_size())
 
-    def _look_samples(self) -> Callable[[Any], None]:
+    def _look_samples(self, number: int) -> Callable[[Any], None]:
         """Counts the samples of each batch; once many were alike, of one now and then: looking is a tenth of our cost.
 
         Where such a look finds another number, each is looked into from then on.
         """
         pen = self._pen
-        newest, num_alike, is_steady = -1, 0, False
+        newest: Optional[int] = None
+        num_alike, usual = 0, None
 
         def look(batch: Any) -> None:
-            nonlocal newest, num_alike, is_steady
+            nonlocal newest, num_alike, usual
             num_samples = counting.num_samples(batch)
-            if num_samples is None:
-                newest = -1
-                return
-            pen.value(_SAMPLES, num_samples)
+            if num_samples is not None:
+                pen.value(_SAMPLES, num_samples)
             if num_samples != newest:
-                newest, num_alike = num_samples, _NEVER_ALIKE if is_steady else 0
-            num_alike += 1
-            if num_alike >= edges.NUM_ALIKE:
-                is_steady, pen.look = True, None
+                newest, num_alike = num_samples, 0 if usual is None else _NEVER
+            num_alike += num_samples is not None
+            if num_alike >= NUM_ALIKE:
+                if usual is None:
+                    usual = num_samples
+                    self._tell_usual(number, usual)
+                pen.look = None
 
         return look
+
+    def _tell_usual(self, number: int, num_samples: Optional[int]) -> None:
+        """Whoever reads knows from now on what a batch holds that is not looked into."""
+        info = self._infos[number] = replace(self._infos[number], usual_samples=num_samples)
+        self._pen.ring.send(info)
 
     def look_again(self) -> None:
         """Keeping house: the next batch is looked into, be its loader's others alike or not."""
