@@ -287,6 +287,7 @@ def _compare(words: list[str]) -> Arguments:
         "--against",
         metavar="RUN",
         nargs="+",
+        action="extend",
         default=[],
         help="the other side's repeats; RUNs before it are this side's",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from traceml import settings
 from traceml.cli.speaking import answer, tell
@@ -21,6 +21,8 @@ from traceml.wire.paths import usable
 if TYPE_CHECKING:
     from traceml.cli.arguments import ViewArguments
     from traceml.report.contract import Report
+
+_MOST_SHOWN: Final = 120  # letters of a name that is no run
 
 
 def view(asked: ViewArguments) -> int:
@@ -45,15 +47,30 @@ def find_run(name: str, logs: Path) -> Run:
     Raises:
         RunError: `no-run` names the nearest run; or what `open_run` raises.
     """
-    direct = Path(name).expanduser()
-    if direct.exists():
+    direct = _home_of(name)
+    if _exists(direct):
         _refuse_logs(direct)
         return open_run(direct)
-    if not direct.is_absolute() and (logs / direct).exists():
+    if not direct.is_absolute() and _exists(logs / direct):
         return open_run(logs / direct)
     near = difflib.get_close_matches(direct.name, run_names(logs), n=1)
     hint = f"did you mean '{near[0]}'?" if near else "`traceml runs` lists what there is."
-    raise RunError(f"No run '{name}', neither as a path nor in '{logs}'; {hint}", slug="no-run")
+    shown = name if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]}…"
+    raise RunError(f"No run '{shown}', neither as a path nor in '{logs}'; {hint}", slug="no-run")
+
+
+def _home_of(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # `~somebody`, whom nobody knows
+        return Path(name)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that no file can have: too long, a loop of links, a NUL
+        return False
 
 
 def _refuse_logs(folder: Path) -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from traceml.cli.arguments import AttachArguments, RunArguments, RunsArguments, Told, ViewArguments, parse
+from traceml.cli.arguments import (
+    AttachArguments,
+    CompareArguments,
+    RunArguments,
+    RunsArguments,
+    Told,
+    ViewArguments,
+    parse,
+)
 from traceml.errors import UsageError
 
 
@@ -159,3 +167,10 @@ def test_what_is_designed_but_not_there_says_so(words: tuple[str, ...]) -> None:
 
 def test_an_option_is_not_abbreviated_by_guessing() -> None:
     assert "unknown option '--save'" in str(refused("run", "--save", "train.py"))
+
+
+def test_what_stands_behind_against_adds_up_however_often_it_is_said() -> None:
+    found = parse(["compare", "a", "b", "--against", "c", "--against", "d", "e"])
+
+    assert isinstance(found, CompareArguments)
+    assert (found.before, found.after) == (("a", "b"), ("c", "d", "e"))

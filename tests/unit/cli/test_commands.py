@@ -48,6 +48,15 @@ def test_view_finds_a_name_under_the_logs_folder(tmp_path: Path, capsys: pytest.
     assert "INPUT BOUND" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "y/" * 3000, "a\0b", "{" * 40_000, "~nobody-has-this-name/run"], ids=len)
+def test_a_name_that_no_file_can_have_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    for words in (["view", name], ["compare", name, name]):
+        assert main([*words, "--logs-dir", str(tmp_path)]) == 2
+        err = capsys.readouterr().err
+        assert "No run '" in err
+        assert len(err) < 600
+
+
 def test_view_reads_a_summary_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", str(write_summary(tmp_path, some_report()))]) == 0
     assert "INPUT BOUND" in capsys.readouterr().out
