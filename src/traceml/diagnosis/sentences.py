@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from traceml.schema import units
 from traceml.schema.distribution import Distribution, middle_of
-from traceml.schema.phases import BACKWARD, FORWARD, INPUT, OPTIMIZER, PHASE_INDEX, label
+from traceml.schema.phases import BACKWARD, FORWARD, GC, INPUT, OPTIMIZER, PHASE_INDEX, label
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts, RankFacts
@@ -107,6 +107,9 @@ def unseen_note(rank: RankFacts) -> str:
     if lost:
         return f"; {lost}: not watched any more after a fault of ours, so its time is in the rests"
     said = "; no training loader was seen, so input was not measured" if rank.phase_ns(INPUT) is None else ""
+    shed = next((one.step for one in rank.state.shed if one.signal == GC), None)
+    if shed is not None:
+        said += f"; garbage collections are in it since step {units.count(shed)}, when watching them was given up"
     unseen = unseen_compute(rank)
     if unseen:
         reasons = dict.fromkeys(rank.state.unwatched[phase] for phase in unseen if phase in rank.state.unwatched)

@@ -11,6 +11,7 @@ from tests.builders import block_of, facts_of_steps, loader_info, numbered, rank
 from traceml.diagnosis.overhead import overhead_bound
 from traceml.diagnosis.thresholds import LIMITS
 from traceml.diagnosis.verdict import diagnose
+from traceml.schema.bill import Shed
 from traceml.schema.records import Fault
 
 if TYPE_CHECKING:
@@ -251,6 +252,15 @@ def test_where_a_fault_of_ours_ended_the_watching_nothing_in_the_script_is_blame
     assert "input: not watched any more after a fault of ours" in found.why
     assert "traceml.region" not in found.next
     assert found.impact is None
+
+
+def test_a_rest_with_collections_that_are_not_watched_any_more_says_so() -> None:
+    given_up = Shed(signal="gc", step=460, at_ns=0, us_per_step=900.0, pct=18.0, signal_us=800.0)
+    state = replace(rank_state(), shed=(given_up,))
+
+    found = judged(facts_of_steps([step_ms(in_step=60, forward=10, backward=10, optimizer=5)] * 60, state=state))
+
+    assert "garbage collections are in it since step 460" in found.why
 
 
 def test_a_phase_that_cannot_be_seen_here_is_named_with_the_reason() -> None:
