@@ -69,3 +69,16 @@ def test_a_longer_wait_for_a_rank_leads_to_that_rank() -> None:
 
     assert found.verdict.phase == "sync"
     assert found.verdict.next == "Rank 1 is 30 ms behind. see its data"
+
+
+def test_the_speed_of_repeats_is_that_of_the_step_beside_it() -> None:
+    """Their steps are means, so a median of rates, or a mean, would tell another one."""
+    lengths = (1.0, 1.0, 3.0)
+    before = [run_of({name: ms * by for name, ms in BASE.items()}, seed=at) for at, by in enumerate(lengths)]
+
+    found = compare(before, [run_of(BASE, seed=10 + at) for at in range(3)])
+
+    rates = {row.name: row.before for row in found.quantities}
+    step_ms = next(row.before_ms for row in found.phases if row.phase == "step")
+    assert rates["steps_per_s"] == pytest.approx(1e3 / step_ms, rel=1e-3)
+    assert rates["samples_per_s"] == pytest.approx(32e3 / step_ms, rel=1e-3)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import fmean, median
-from typing import TYPE_CHECKING, Callable, Final, Optional, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Final, Optional, Sequence
 
 from traceml.analysis.between import pooled_spread
 from traceml.analysis.redraw import typical_of
@@ -22,24 +22,25 @@ from traceml.report.compare.contract import (
     SCHEMA_VERSION,
     CompareVerdict,
     Comparison,
-    Quantity,
-    RankChange,
     RunBrief,
     StepChange,
 )
 from traceml.report.compare.drift import MOST, allowance, has_repeats
 from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of, mean_direction
 from traceml.report.compare.limits import LIMITS, CompareLimits
+from traceml.report.compare.quantities import quantities_of
+from traceml.report.compare.ranks import rank_behind, rank_changes
 from traceml.report.compare.sound import check
 from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of, waited_share_of
 from traceml.report.compare.waterfall import Waterfall
 from traceml.report.shares import rounded
-from traceml.schema import phases, units
+from traceml.schema import units
 
 if TYPE_CHECKING:
     from traceml.analysis.between import Distance
     from traceml.report.compare.contract import PhaseChange
     from traceml.report.compare.judge import Margins
+    from traceml.report.compare.ranks import RankPhase
     from traceml.report.contract import Report
 
 _PERCENT: Final = 100.0
@@ -73,6 +74,7 @@ class _Found:
     unshared: tuple[str, ...]
     typical_culprit: Optional[str]
     change_of_all: Optional[float]  # of logarithms
+    behind: Optional[RankPhase]
 
 
 def compare(
@@ -150,6 +152,13 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
         unshared=fall.unshared,
         typical_culprit=fall.typical_culprit(),
         change_of_all=fall.change_of_all(),
+        behind=rank_behind(
+            [run.report for run in before],
+            [run.report for run in after],
+            step_ms=fall.step_ms,
+            drift=drift,
+            limits=limits,
+        ),
     )
 
 
@@ -173,6 +182,8 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     if alike_pct is not None:
         summary = f"{summary} {_every_phase(alike_pct, sides)}"
     phase = None if alike_pct is not None else _culprit(diagnosis, found, of_typical=of_typical, is_slower=is_slower)
+    behind = None if alike_pct is not None else _behind(diagnosis, found, phase)
+    phase = behind.phase if behind else phase
     repeats = None
     if diagnosis == contract.UNDECIDED:
         repeats = None if is_starved else deciding_repeats(found.typical, margins, spread=found.spread)
@@ -181,8 +192,10 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
     return CompareVerdict(
         diagnosis=diagnosis,
         summary=summary,
-        where=sentences.where(found.rows, diagnosis, phase=phase, is_starved=is_starved),
-        next=_next(diagnosis, sides, found, phase=phase, repeats=repeats, is_alike=alike_pct is not None),
+        where=sentences.where(found.rows, diagnosis, phase=phase, behind=behind, is_starved=is_starved),
+        next=_next(
+            diagnosis, sides, found, phase=phase, behind=behind, repeats=repeats, is_alike=alike_pct is not None
+        ),
         basis=sentences.basis(
             num_before=len(sides.before),
             num_after=len(sides.after),
@@ -195,6 +208,7 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
             ),
         ),
         phase=phase,
+        rank=behind.rank if behind else None,
         is_slower=is_slower,
         repeats=repeats,
         alike_pct=alike_pct,
@@ -202,13 +216,20 @@ def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
 
 
 def _next(
-    diagnosis: str, sides: _Sides, found: _Found, *, phase: Optional[str], repeats: Optional[int], is_alike: bool
+    diagnosis: str,
+    sides: _Sides,
+    found: _Found,
+    *,
+    phase: Optional[str],
+    behind: Optional[RankPhase],
+    repeats: Optional[int],
+    is_alike: bool,
 ) -> str:
     is_repeated = min(len(sides.before), len(sides.after)) > 1
     if diagnosis == contract.UNDECIDED:
         return sentences.next_repeats(repeats, is_repeated=is_repeated, is_starved=found.drift >= MOST)
     if phase is not None:
-        return sentences.next_step(diagnosis, phase, after=sides.after[-1])
+        return sentences.next_step(diagnosis, phase, after=sides.after[-1], rank=behind.rank if behind else None)
     has_phases = any(row.phase not in (STEP, REST) for row in found.rows)
     return sentences.next_without_phase(diagnosis, is_alike=is_alike, is_repeated=is_repeated, has_phases=has_phases)
 
@@ -218,6 +239,14 @@ def _culprit(diagnosis: str, found: _Found, *, of_typical: int, is_slower: bool)
     phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))
     phase = phase or sentences.culprit(found.rows, is_slower=None if diagnosis == contract.MIXED else is_slower)
     return found.typical_culprit if phase is None and of_typical else phase
+
+
+def _behind(diagnosis: str, found: _Found, phase: Optional[str]) -> Optional[RankPhase]:
+    """The rank behind a change, where the waterfall's own rank spent the time in another phase: waiting."""
+    behind = found.behind
+    if behind is None or behind.phase == phase or diagnosis in (contract.SAME, contract.UNDECIDED):
+        return None
+    return behind
 
 
 def _alike_pct(diagnosis: str, found: _Found) -> Optional[float]:
@@ -270,8 +299,8 @@ def _comparison(sides: _Sides, verdict: CompareVerdict, margins: Margins, found:
         typical=found.typical_step if found else None,
         mean=found.mean_step if found else None,
         phases=found.rows if found else (),
-        quantities=_quantities(sides),
-        ranks=_ranks(sides) if found else (),
+        quantities=quantities_of(sides.before, sides.after),
+        ranks=rank_changes(sides.before[0], sides.after[0]) if found else (),
         changed=changed_settings(sides.before, sides.after),
         before=tuple(_brief(r, t) for r, t in zip(sides.before, sides.before_times)),
         after=tuple(_brief(r, t) for r, t in zip(sides.after, sides.after_times)),
@@ -285,58 +314,6 @@ def _step_change(before_ms: float, after_ms: float, found: Distance) -> StepChan
 
 def _pct(log: float) -> float:
     return rounded(_PERCENT * math.expm1(min(log, _MOST_LOG)))
-
-
-def _quantities(sides: _Sides) -> tuple[Quantity, ...]:
-    rows = [(name, _median(sides.before, of), _median(sides.after, of)) for name, of in _QUANTITIES.items()]
-    return tuple(Quantity(n, a, b, _change_pct(a, b)) for n, a, b in rows if a is not None or b is not None)
-
-
-def _median(reports: Sequence[Report], of: Callable[[Report], Optional[float]]) -> Optional[float]:
-    known = [value for value in (of(report) for report in reports) if value is not None]
-    return median(known) if known else None
-
-
-def _change_pct(before: Optional[float], after: Optional[float]) -> Optional[float]:
-    if before is None or after is None or before <= 0:
-        return None
-    pct = _PERCENT * (after / before - 1)
-    return rounded(pct) if math.isfinite(pct) else None
-
-
-def _peak_bytes(report: Report) -> Optional[float]:
-    memory = report.step_memory
-    found = [info.max for info in (memory.peak_bytes, memory.allocated_bytes) if info is not None]
-    return next((value for value in found if value is not None), None)
-
-
-_QUANTITIES: Final[dict[str, Callable[[Report], Optional[float]]]] = {
-    "samples_per_s": lambda r: r.throughput.samples_per_s,
-    "tokens_per_s": lambda r: r.throughput.tokens_per_s,
-    "steps_per_s": lambda r: r.throughput.steps_per_s,
-    "held_bytes": lambda r: r.step_memory.allocated_bytes.p50 if r.step_memory.allocated_bytes else None,
-    "peak_bytes": _peak_bytes,
-    "startup_s": lambda r: r.run.startup_s,
-}
-
-
-def _ranks(sides: _Sides) -> tuple[RankChange, ...]:
-    """The median and the worst rank, of each side's first run; nothing of a single rank."""
-    found = []
-    for which in ("median", "worst"):
-        one, two = _own_work(sides.before[0], which), _own_work(sides.after[0], which)
-        if one and two and sides.before[0].run.world_size > 1:
-            found.append(RankChange(which, one[0], two[0], one[1], two[1]))
-    return tuple(found)
-
-
-def _own_work(report: Report, which: str) -> Optional[tuple[int, float]]:
-    ranks = report.step_time.ranks
-    rank = ranks.median if which == "median" else ranks.worst
-    row = next((row for row in ranks.by_rank if row.rank == rank), None)
-    if row is None or row.period_ms is None:
-        return None
-    return row.rank, rounded(row.period_ms - (row.phases_ms.get(phases.SYNC) or 0.0))
 
 
 def _brief(report: Report, times: Optional[RunTimes]) -> RunBrief:

@@ -27,12 +27,13 @@ class CompareVerdict:
     where: str  # "+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1"; empty: not to be said
     next: str
     basis: str  # what the interval rests on, and how much of it is the floor for drift
-    phase: Optional[str]  # the phase that holds most of what moved
+    phase: Optional[str]  # the phase that holds most of what moved; of `rank` alone where that is not null
     is_slower: bool  # whether a step, typical or mean, takes longer beyond doubt: what `--fail-on regression` fails on
     reasons: tuple[str, ...] = ()  # of INCOMPARABLE
     repeats: Optional[int] = (
         None  # of UNDECIDED: about so many runs a side would decide; null: more than 50, or unknown
     )
+    rank: Optional[int] = None  # of several: whose own work in `phase` changed, which the others wait for
     alike_pct: Optional[float] = None  # every phase that matters changed by about so much; null: they did not
 
 

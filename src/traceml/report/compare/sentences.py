@@ -11,6 +11,7 @@ from traceml.schema import phases, units
 
 if TYPE_CHECKING:
     from traceml.report.compare.contract import PhaseChange, StepChange
+    from traceml.report.compare.ranks import RankPhase
     from traceml.report.contract import Report
 
 _MAX_NAMED: Final = 3
@@ -106,13 +107,21 @@ def _crosses_zero(step: StepChange) -> bool:
     return step.low_pct <= 0 <= step.high_pct
 
 
-def where(rows: Sequence[PhaseChange], diagnosis: str, *, phase: Optional[str] = None, is_starved: bool = False) -> str:
+def where(
+    rows: Sequence[PhaseChange],
+    diagnosis: str,
+    *,
+    phase: Optional[str] = None,
+    behind: Optional[RankPhase] = None,
+    is_starved: bool = False,
+) -> str:
     """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said.
 
     Args:
         rows: The waterfall.
         diagnosis: The verdict's.
         phase: The one that the verdict names: where no mean moved it is named for the typical step.
+        behind: The rank whose own work changed: the rows are of one that waits for it.
         is_starved: The interval says nothing.
     """
     whole = next((row for row in rows if row.phase == STEP), None)
@@ -131,6 +140,10 @@ def where(rows: Sequence[PhaseChange], diagnosis: str, *, phase: Optional[str] =
         return f"{said}: {_NONE_MOVED}"
     rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
     told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (ALL_ELSE, rest)))
+    if behind is not None:
+        waits = "the others wait for it" if behind.change_ms > 0 else "the others wait less for it"
+        rank = f"rank {behind.rank} in {phase_label(behind.phase)} {signed(behind.change_ms / size, decimals)} {unit}"
+        return f"{said}: {rank}, {waits}; the median rank: {told}"
     none_moved = f"{_NONE_MOVED} in the mean, {phase_label(phase)} in a typical step" if phase else _NONE_MOVED
     return f"{said}: {told}" if moved else f"{said}: {none_moved}; {told}"
 
@@ -143,11 +156,13 @@ def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Option
     return max(moved, key=lambda row: abs(row.change_ms)).phase if moved else None
 
 
-def next_step(diagnosis: str, phase: str, *, after: Report) -> str:
+def next_step(diagnosis: str, phase: str, *, after: Report, rank: Optional[int] = None) -> str:
     """One thing to do about a phase that takes longer, or another time; of other verdicts nothing."""
     if diagnosis not in (contract.REGRESSION, contract.MIXED):
         return "nothing"
     name, verdict = phase_label(phase), after.verdict
+    if rank is not None:
+        return f"look at what changed {'' if phase == phases.BETWEEN_STEPS else 'in '}{name} of rank {rank}"
     if phase == phases.SYNC and verdict.diagnosis in _OF_RANKS and verdict.next:
         return f"{short(verdict.summary)} {short(verdict.next)}"
     if verdict.diagnosis == _OF_PHASE.get(phase) and verdict.next:

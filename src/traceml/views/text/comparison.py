@@ -105,6 +105,11 @@ def table(found: Comparison) -> list[Row]:
     ]
 
 
+def whose(found: Comparison) -> str:
+    """Of several ranks, whose phases the waterfall shows; of one nothing."""
+    return "median rank" if found.ranks and found.phases else ""
+
+
 def _unique(labels: Sequence[str]) -> list[str]:
     """The labels; of those that are alike when cut or clean, a second one says that it is another."""
     found: list[str] = []
@@ -125,7 +130,7 @@ def _lines(found: Comparison, width: int, *, ascii_only: bool) -> Iterator[str]:
     yield ""
     cells = table(found)
     if cells:
-        yield from _waterfall(cells, width, ascii_only=ascii_only)
+        yield from _waterfall(cells, width, whose=whose(found), ascii_only=ascii_only)
         yield ""
     last = ""
     for label, text in facts(found):
@@ -144,8 +149,8 @@ def _side(runs: Sequence[RunBrief]) -> str:
     return name if len(runs) == 1 else f"{name} and {len(runs) - 1} more"
 
 
-def _waterfall(rows: list[Row], width: int, *, ascii_only: bool) -> Iterator[str]:
-    rows = [Row("", "before", "after", "change", "", None), *rows]
+def _waterfall(rows: list[Row], width: int, *, whose: str, ascii_only: bool) -> Iterator[str]:
+    rows = [Row(whose, "before", "after", "change", "", None), *rows]
     label, before, after, change, interval = (
         max(columns.width_of(text) for text in texts) for texts in list(zip(*rows))[:5]
     )

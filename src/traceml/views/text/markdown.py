@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, Iterator
 
 from traceml.views.text.columns import clean
-from traceml.views.text.comparison import facts, headline, table
+from traceml.views.text.comparison import facts, headline, table, whose
 
 if TYPE_CHECKING:
     from traceml.report.compare.contract import Comparison
@@ -34,7 +34,7 @@ def _lines(found: Comparison) -> Iterator[str]:
     cells = table(found)
     if cells:
         yield ""
-        yield "| | before | after | change | 95 % interval |"
+        yield f"| {whose(found)} | before | after | change | 95 % interval |"
         yield "|---|---:|---:|---:|:---|"
         for label, before, after, change, interval, _ in cells:
             yield f"| {escape(label)} | {before} | {after} | {change} | {escape(interval)} |"
