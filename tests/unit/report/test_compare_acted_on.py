@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -40,6 +41,17 @@ def test_a_run_that_is_given_twice_is_no_repeat() -> None:
     assert compare([run], [other]).verdict.diagnosis
 
 
+@pytest.mark.parametrize("run_id", ["a", ""])
+def test_a_run_on_both_sides_is_refused_whatever_its_file_is_called(run_id: str) -> None:
+    """One pasted name must not turn a gate green."""
+    run, other = run_of(BASE, seed=1, run_id=run_id), run_of(BASE, seed=2, run_id="b")
+    copied = replace(run, run=replace(run.run))
+
+    for before, after in (([run], [copied]), ([other, run], [run_of(BASE, seed=3, run_id="c"), copied])):
+        with pytest.raises(UsageError, match="'run-1' is on both sides"):
+            compare(before, after)
+
+
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_milliseconds_and_percent_say_the_same(size: int) -> None:
     before = [run_of(BASE, seed=seed, noise=0.2) for seed in range(size)]
@@ -49,6 +61,29 @@ def test_milliseconds_and_percent_say_the_same(size: int) -> None:
 
     assert typical is not None
     assert math.isclose(typical.after_ms / typical.before_ms, 1 + typical.change_pct / 100, rel_tol=0.01)
+
+
+@pytest.mark.parametrize(("input_ms", "noise"), [(12.0, 0.3), (11.8, 0.3), (9.0, 0.01), (16.0, 0.01), (95.0, 0.01)])
+def test_a_sign_is_the_changes_own_in_every_sentence(input_ms: float, noise: float) -> None:
+    """Minus is less time, in percent and in ms, and what is printed is what the JSON holds."""
+    found = compare([run_of(BASE, seed=1, noise=noise)], [run_of({**BASE, "input": input_ms}, seed=2, noise=noise)])
+
+    assert found.typical is not None
+    low, high = found.typical.low_pct, found.typical.high_pct
+    assert low < found.typical.change_pct < high
+    told = re.findall(r"([-+][\d.,]+) %? ?to ([-+][\d.,]+)", f"{found.verdict.summary} {found.verdict.where}")
+    step = found.phases[-1]
+    of_percent = [] if found.typical.change_pct > 300 else [(low, high)]  # there it is said in times
+    expected = [*of_percent, (step.low_ms, step.high_ms)]
+    assert [tuple(float(text.replace(",", "")) for text in pair) for pair in told] == [
+        (pytest.approx(one, rel=0.06, abs=0.06), pytest.approx(two, rel=0.06, abs=0.06)) for one, two in expected
+    ]
+
+
+def test_many_times_the_length_is_said_in_times() -> None:
+    verdict = compare([run_of(BASE, seed=1)], [run_of({**BASE, "input": 512.0}, seed=2)]).verdict
+
+    assert verdict.summary.startswith("a typical step takes 26.0 times as long [25.")
 
 
 def test_of_a_step_whose_time_moved_the_phase_that_takes_longer_is_looked_at() -> None:

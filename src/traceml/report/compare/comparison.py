@@ -118,16 +118,24 @@ def compare(
     return _comparison(sides, _verdict(sides, found, margins), margins, found)
 
 
-def _refuse_twins(*sides: Sequence[Report]) -> None:
-    """The same run twice on a side is no repeat, whatever its file is called."""
-    for side in sides:
-        ids = [report.run.run_id for report in side if report.run.run_id]
-        twin = next(
-            (units.clean(report.run.name)[:_MAX_WORD] for report in side if ids.count(report.run.run_id) > 1), None
-        )
-        if twin is not None:
-            message = f"compare: the run '{twin}' is given more than once: repeats are runs of their own."
-            raise UsageError(message, slug="usage")
+def _refuse_twins(before: Sequence[Report], after: Sequence[Report]) -> None:
+    """The same run twice is no repeat, and none against itself, whatever its file is called."""
+    everyone = (*before, *after)
+    for at, report in enumerate(everyone):
+        twin = next((place for place in range(at) if _is_one_run(report, everyone[place])), None)
+        if twin is None:
+            continue
+        name = units.clean(report.run.name)[:_MAX_WORD]
+        both = f"the run '{name}' is on both sides: it has nothing to be compared with in itself."
+        twice = f"the run '{name}' is given more than once: repeats are runs of their own."
+        raise UsageError(f"compare: {both if twin < len(before) <= at else twice}", slug="usage")
+
+
+def _is_one_run(one: Report, other: Report) -> bool:
+    """By the id that each run has; of summaries without one by all that they say."""
+    if one.run.run_id or other.run.run_id:
+        return one.run.run_id == other.run.run_id
+    return one == other
 
 
 def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> _Found:

@@ -24,7 +24,7 @@ class CompareVerdict:
 
     diagnosis: str  # REGRESSION | IMPROVEMENT | SAME | MIXED | UNDECIDED | INCOMPARABLE
     summary: str
-    where: str  # "+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1"; empty: not to be said
+    where: str  # "+12.4 ms a step [+11.1 to +13.6]: input +12.1, backward +0.2, all else +0.1"; empty: not to be said
     next: str
     basis: str  # what the interval rests on, and how much of it is the floor for drift
     phase: Optional[str]  # the phase that holds most of what moved; of `rank` alone where that is not null

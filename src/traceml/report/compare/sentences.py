@@ -20,6 +20,8 @@ _MAX_LABEL: Final = 40
 _NAMED_SHARE: Final = 0.1  # of what moved; a smaller phase goes into the rest of the sentence
 _MS_UNTIL: Final = 10_000.0
 _TENTHS_UNTIL: Final = 10.0  # percent
+_TIMES_FROM: Final = 300.0  # percent; from there on people think in times
+_PERCENT: Final = 100.0
 _OF_PHASE: Final = {phases.INPUT: "INPUT_BOUND", phases.H2D: "H2D_BOUND"}  # verdicts with advice for one phase
 _OF_RANKS: Final = ("STRAGGLER", "ROTATING_STRAGGLER")  # who the others wait for is behind their waiting
 _STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
@@ -36,11 +38,25 @@ def percent(value: float) -> str:
 
 
 def longer(step: StepChange) -> str:
-    """`15 % longer [12 to 18 %]`, `13 % less time [11 to 15 %]`; the interval in the direction that is said."""
+    """`15 % longer [+12 % to +18 %]`, `13 % less time [-15 % to -11 %]`, `27 times as long [25 to 29 times]`.
+
+    A sign is the change's own everywhere: minus is less time.
+    """
     change, low, high = step.change_pct, step.low_pct, step.high_pct
-    if change < 0:
-        return f"{percent(-change)} % less time [{percent(-high)} to {percent(-low)} %]"
-    return f"{percent(change)} % longer [{percent(low)} to {percent(high)} %]"
+    if change >= _TIMES_FROM:
+        of, least, most = (units.significant(1 + pct / _PERCENT) for pct in (change, low, high))
+        return f"{of} times as long [{least} to {most} times]"
+    return f"{percent(abs(change))} % {'less time' if change < 0 else 'longer'} {_interval(step)}"
+
+
+def _interval(step: StepChange) -> str:
+    return f"[{signed_percent(step.low_pct)} to {signed_percent(step.high_pct)}]"
+
+
+def signed_percent(value: float) -> str:
+    """`+4.7 %`, `-15 %`, `+0.0 %`."""
+    text = percent(value)
+    return f"{text if text.startswith(_MINUS) else f'+{text}'} %"
 
 
 def every_phase(pct: float, *, causes: Sequence[str], may_be_machine: bool) -> str:
@@ -53,9 +69,8 @@ def every_phase(pct: float, *, causes: Sequence[str], may_be_machine: bool) -> s
 
 
 def change_of(step: StepChange) -> str:
-    """`+0.2 % [-2.0 to 2.3 %]`."""
-    sign = "+" if not percent(step.change_pct).startswith(_MINUS) else ""
-    return f"{sign}{percent(step.change_pct)} % [{percent(step.low_pct)} to {percent(step.high_pct)} %]"
+    """`+0.2 % [-2.0 % to +2.3 %]`."""
+    return f"{signed_percent(step.change_pct)} {_interval(step)}"
 
 
 def from_to(step: StepChange) -> str:
@@ -115,7 +130,7 @@ def where(
     behind: Optional[RankPhase] = None,
     is_starved: bool = False,
 ) -> str:
-    """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said.
+    """`+12.4 ms a step [+11.1 to +13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said.
 
     Args:
         rows: The waterfall.
@@ -131,7 +146,7 @@ def where(
     change, low, high = (ms / size for ms in (whole.change_ms, whole.low_ms, whole.high_ms))
     decimals = decimals_for([change] if is_starved else [change, low, high])
     said = f"{signed(change, decimals)} {unit} a step"
-    said += "" if is_starved else f" [{low:,.{decimals}f} to {high:,.{decimals}f}]"
+    said += "" if is_starved else f" [{signed(low, decimals)} to {signed(high, decimals)}]"
     if len(rows) == 1:
         return said
     moved = any(row.moved for row in rows if row.phase != STEP)

@@ -175,7 +175,7 @@ def _bar(cells: float, *, ascii_only: bool) -> str:
 def _interval(row: PhaseChange, size: float, decimals: int) -> str:
     if not row.moved and row.phase != STEP:
         return "within chance"
-    return f"[{row.low_ms / size:,.{decimals}f} to {row.high_ms / size:,.{decimals}f}]"
+    return f"[{signed(row.low_ms / size, decimals)} to {signed(row.high_ms / size, decimals)}]"
 
 
 def _folded(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
