@@ -52,6 +52,11 @@ def test_a_run_on_both_sides_is_refused_whatever_its_file_is_called(run_id: str)
             compare(before, after)
 
 
+def test_a_run_under_another_name_is_still_that_run() -> None:
+    with pytest.raises(UsageError, match="'run-1', as 'run-2' too, is on both sides"):
+        compare([run_of(BASE, seed=1, run_id="a")], [run_of(BASE, seed=2, run_id="a")])
+
+
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_milliseconds_and_percent_say_the_same(size: int) -> None:
     before = [run_of(BASE, seed=seed, noise=0.2) for seed in range(size)]
@@ -70,14 +75,16 @@ def test_a_sign_is_the_changes_own_in_every_sentence(input_ms: float, noise: flo
 
     assert found.typical is not None
     low, high = found.typical.low_pct, found.typical.high_pct
+    assert low is not None
+    assert high is not None
     assert low < found.typical.change_pct < high
     told = re.findall(r"([-+][\d.,]+) %? ?to ([-+][\d.,]+)", f"{found.verdict.summary} {found.verdict.where}")
     step = found.phases[-1]
     of_percent = [] if found.typical.change_pct > 300 else [(low, high)]  # there it is said in times
-    expected = [*of_percent, (step.low_ms, step.high_ms)]
-    assert [tuple(float(text.replace(",", "")) for text in pair) for pair in told] == [
-        (pytest.approx(one, rel=0.06, abs=0.06), pytest.approx(two, rel=0.06, abs=0.06)) for one, two in expected
-    ]
+    expected = [value for ends in (*of_percent, (step.low_ms, step.high_ms)) for value in ends]
+    assert [float(text.replace(",", "")) for ends in told for text in ends] == pytest.approx(
+        expected, rel=0.06, abs=0.06
+    )
 
 
 def test_many_times_the_length_is_said_in_times() -> None:

@@ -6,12 +6,14 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Optional, Sequence
 
+from traceml.errors import UsageError
 from traceml.report.compare.limits import CompareLimits
 from traceml.report.compare.times import has_workers, need_the_wall, neighbours_share_of
 from traceml.schema import units
 from traceml.schema.phases import label
 
 if TYPE_CHECKING:
+    from traceml.report.compare.contract import PhaseChange
     from traceml.report.contract import Report
 
 _LOADER: Final = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor", "dataset")
@@ -34,6 +36,31 @@ def reasons_against(before: Sequence[Report], after: Sequence[Report], limits: C
         _other_updates(everyone),
     ]
     return tuple(reason for reason in found if reason)
+
+
+def refuse_twins(before: Sequence[Report], after: Sequence[Report]) -> None:
+    """The same run twice is no repeat, and none against itself, whatever its file is called.
+
+    Raises:
+        UsageError: `usage`.
+    """
+    everyone = (*before, *after)
+    for at, report in enumerate(everyone):
+        twin = next((place for place in range(at) if _is_one_run(report, everyone[place])), None)
+        if twin is None:
+            continue
+        name, other = (units.clean(one.run.name)[:_MAX_TEXT] for one in (report, everyone[twin]))
+        known = f"the run '{name}'" if name == other else f"the run '{other}', as '{name}' too,"
+        both = f"{known} is on both sides: it has nothing to be compared with in itself."
+        twice = f"{known} is given more than once: repeats are runs of their own."
+        raise UsageError(f"compare: {both if twin < len(before) <= at else twice}", slug="usage")
+
+
+def _is_one_run(one: Report, other: Report) -> bool:
+    """By the id that each run has; of summaries without one by all that they say."""
+    if one.run.run_id or other.run.run_id:
+        return one.run.run_id == other.run.run_id
+    return one == other
 
 
 def changed_settings(before: Sequence[Report], after: Sequence[Report]) -> tuple[str, ...]:
@@ -62,15 +89,18 @@ def common_causes(changed: Sequence[str]) -> tuple[str, ...]:
     return tuple(text for text in changed if text.partition(" ")[0] in _COMMON)
 
 
-def notes_on(before: Sequence[Report], after: Sequence[Report], *, unshared: Sequence[str]) -> tuple[str, ...]:
+def notes_on(
+    before: Sequence[Report], after: Sequence[Report], *, unshared: Sequence[str], rows: Sequence[PhaseChange]
+) -> tuple[str, ...]:
     """What one must know beside the numbers, a sentence each.
 
     Args:
         before: One side.
         after: The other.
         unshared: Phases that were not measured in every run.
+        rows: The waterfall.
     """
-    return tuple(_notes((*before, *after), unshared))
+    return (*_notes((*before, *after), unshared), *_notes_on_sides(rows))
 
 
 def are_interleaved(before: Sequence[Report], after: Sequence[Report]) -> bool:
@@ -106,6 +136,13 @@ def _notes(everyone: Sequence[Report], unshared: Sequence[str]) -> Iterator[str]
     lost = sum(row.lost_frames for report in everyone for row in report.coverage.ranks)
     if lost > 0:
         yield f"{units.count(lost)} frames of these runs were lost before they could be read"
+
+
+def _notes_on_sides(rows: Sequence[PhaseChange]) -> Iterator[str]:
+    for side in ("before", "after"):
+        names = ", ".join(label(row.phase) for row in rows if row.only == side)
+        if names:
+            yield f"{names}: only {side}; what did the same without that name stands in another row"
 
 
 def _differ(

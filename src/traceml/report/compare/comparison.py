@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, Optional, Sequence
 
@@ -17,6 +17,7 @@ from traceml.report.compare.comparable import (
     common_causes,
     notes_on,
     reasons_against,
+    refuse_twins,
 )
 from traceml.report.compare.contract import (
     SCHEMA_VERSION,
@@ -25,8 +26,16 @@ from traceml.report.compare.contract import (
     RunBrief,
     StepChange,
 )
-from traceml.report.compare.drift import MOST, allowance, has_repeats
-from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of, mean_direction
+from traceml.report.compare.drift import MOST, allowance, has_repeats, of_hosts
+from traceml.report.compare.judge import (
+    SLOWER,
+    deciding_repeats,
+    direction,
+    judge,
+    margins_of,
+    mean_direction,
+    room_to_decide,
+)
 from traceml.report.compare.limits import LIMITS, CompareLimits
 from traceml.report.compare.quantities import quantities_of
 from traceml.report.compare.ranks import rank_behind, rank_changes
@@ -70,6 +79,7 @@ class _Found:
     mean_step: StepChange
     rows: tuple[PhaseChange, ...]
     drift: float
+    hosts: float  # of the drift what no repeats lower
     spread: float  # of logarithms, between repeats
     unshared: tuple[str, ...]
     typical_culprit: Optional[str]
@@ -103,7 +113,7 @@ def compare(
         raise UsageError("compare: two runs are needed, one before and one after.", slug="usage")
     for report in (*before, *after):
         check(report)
-    _refuse_twins(before, after)
+    refuse_twins(before, after)
     on_wall = need_the_wall((*before, *after))
     times = [tuple(times_of(report, on_wall=on_wall) for report in side) for side in (before, after)]
     sides = _Sides(tuple(before), tuple(after), times[0], times[1])
@@ -115,31 +125,11 @@ def compare(
     if short:
         return _unjudged(sides, short, margins)
     found = _measure([run for run in sides.before_times if run], [run for run in sides.after_times if run], limits)
-    return _comparison(sides, _verdict(sides, found, margins), margins, found)
-
-
-def _refuse_twins(before: Sequence[Report], after: Sequence[Report]) -> None:
-    """The same run twice is no repeat, and none against itself, whatever its file is called."""
-    everyone = (*before, *after)
-    for at, report in enumerate(everyone):
-        twin = next((place for place in range(at) if _is_one_run(report, everyone[place])), None)
-        if twin is None:
-            continue
-        name = units.clean(report.run.name)[:_MAX_WORD]
-        both = f"the run '{name}' is on both sides: it has nothing to be compared with in itself."
-        twice = f"the run '{name}' is given more than once: repeats are runs of their own."
-        raise UsageError(f"compare: {both if twin < len(before) <= at else twice}", slug="usage")
-
-
-def _is_one_run(one: Report, other: Report) -> bool:
-    """By the id that each run has; of summaries without one by all that they say."""
-    if one.run.run_id or other.run.run_id:
-        return one.run.run_id == other.run.run_id
-    return one == other
+    return _judged(sides, found, margins)
 
 
 def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> _Found:
-    drift = allowance(before, after, limits)
+    drift, hosts = allowance(before, after, limits), of_hosts(before, after, limits)
     fall = Waterfall(before, after, limits)
     steps = [[typical_of(run.blocks) for run in side] for side in (before, after)]
     within = fall.typical(steps)
@@ -148,7 +138,7 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
     if has_repeats(before, after):
         spread = pooled_spread(*([math.log(ms) for ms in side] for side in steps))
     else:
-        spread = (typical.high - typical.low) / 2 / _HALF_WIDTHS
+        spread = ((typical.high - typical.low) / 2 - math.log1p(hosts)) / _HALF_WIDTHS
     return _Found(
         typical=typical,
         mean=mean,
@@ -156,6 +146,7 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
         mean_step=_step_change(*fall.step_ms, mean),
         rows=fall.rows(drift),
         drift=drift,
+        hosts=hosts,
         spread=spread,
         unshared=fall.unshared,
         typical_culprit=fall.typical_culprit(),
@@ -176,51 +167,74 @@ def _said_of(steps: Sequence[Sequence[float]], typical: Distance) -> tuple[float
     return math.exp(middle - typical.estimate / 2), math.exp(middle + typical.estimate / 2)
 
 
-def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
+def _judged(sides: _Sides, found: _Found, margins: Margins) -> Comparison:
     step_ms = found.mean_step.before_ms
-    moved = {row.phase: row.change_ms / step_ms for row in found.rows if row.moved and row.phase not in (STEP, REST)}
+    # A new name may have been given to what was there before: it is no proof that time moved.
+    moved = {row.phase: row.change_ms / step_ms for row in found.rows if row.moved and not row.only}
+    moved = {phase: share for phase, share in moved.items() if phase not in (STEP, REST)}
     diagnosis = judge(found.typical, found.mean, moved, margins)
     of_typical, of_mean = direction(found.typical, margins), mean_direction(found.typical, found.mean, margins)
     is_slower = SLOWER in (of_typical, of_mean)
-    is_starved = found.drift >= MOST
-    summary = sentences.summary(diagnosis, found.typical_step, found.mean_step, same_pct=_PERCENT * margins.same)
-    if is_starved and diagnosis == contract.UNDECIDED:
-        summary = sentences.summary_of_starved(found.typical_step)
+    is_untold = found.drift >= MOST and diagnosis == contract.UNDECIDED
+    found = _untold(found) if is_untold else found
     alike_pct = _alike_pct(diagnosis, found)
-    if alike_pct is not None:
-        summary = f"{summary} {_every_phase(alike_pct, sides)}"
-    phase = None if alike_pct is not None else _culprit(diagnosis, found, of_typical=of_typical, is_slower=is_slower)
-    behind = None if alike_pct is not None else _behind(diagnosis, found, phase)
+    phase, behind = None, None
+    if alike_pct is None:
+        phase = _culprit(diagnosis, found, of_typical=of_typical, is_slower=is_slower)
+        behind = _behind(diagnosis, found, phase)
     phase = behind.phase if behind else phase
-    repeats = None
-    if diagnosis == contract.UNDECIDED:
-        repeats = None if is_starved else deciding_repeats(found.typical, margins, spread=found.spread)
-        repeats = repeats and max(repeats, len(sides.before) + 1, len(sides.after) + 1)
-    is_repeated = min(len(sides.before), len(sides.after)) > 1
-    return CompareVerdict(
+    room = None if is_untold or diagnosis != contract.UNDECIDED else room_to_decide(found.typical, margins)
+    verdict = CompareVerdict(
         diagnosis=diagnosis,
-        summary=summary,
-        where=sentences.where(found.rows, diagnosis, phase=phase, behind=behind, is_starved=is_starved),
-        next=_next(
-            diagnosis, sides, found, phase=phase, behind=behind, repeats=repeats, is_alike=alike_pct is not None
-        ),
-        basis=sentences.basis(
-            num_before=len(sides.before),
-            num_after=len(sides.after),
-            drift_pct=_PERCENT * found.drift,
-            is_repeated=is_repeated,
-            is_interleaved=are_interleaved(sides.before, sides.after),
-            is_counted=any(
-                (waited_share_of(report) or 0.0) >= LIMITS.starved_wait_share
-                for report in (*sides.before, *sides.after)
-            ),
-        ),
+        summary=_summary(diagnosis, sides, found, margins, alike_pct=alike_pct),
+        where=sentences.where(found.rows, diagnosis, phase=phase, behind=behind, is_alike=alike_pct is not None),
+        next=_next(diagnosis, sides, found, phase=phase, behind=behind, room=room, is_alike=alike_pct is not None),
+        basis=_basis(sides, found),
         phase=phase,
         rank=behind.rank if behind else None,
         is_slower=is_slower,
-        repeats=repeats,
+        repeats=_repeats(sides, found, room),
         alike_pct=alike_pct,
     )
+    return _comparison(sides, verdict, margins, found)
+
+
+def _untold(found: _Found) -> _Found:
+    """Without the intervals, which would be as wide as the page."""
+    typical, mean = (replace(step, low_pct=None, high_pct=None) for step in (found.typical_step, found.mean_step))
+    rows = tuple(replace(row, low_ms=None, high_ms=None) for row in found.rows)
+    return replace(found, typical_step=typical, mean_step=mean, rows=rows)
+
+
+def _summary(diagnosis: str, sides: _Sides, found: _Found, margins: Margins, *, alike_pct: Optional[float]) -> str:
+    if found.typical_step.low_pct is None:
+        numbers = len(sides.before), len(sides.after)
+        return sentences.summary_of_starved(found.typical_step, num_before=numbers[0], num_after=numbers[1])
+    text = sentences.summary(
+        diagnosis,
+        found.typical_step,
+        found.mean_step,
+        same_pct=_PERCENT * margins.same,
+        change_pct=_PERCENT * margins.change,
+    )
+    return text if alike_pct is None else f"{text} {_every_phase(alike_pct, sides)}"
+
+
+def _basis(sides: _Sides, found: _Found) -> str:
+    return sentences.basis(
+        num_before=len(sides.before),
+        num_after=len(sides.after),
+        drift_pct=_PERCENT * found.drift,
+        is_repeated=_is_repeated(sides),
+        is_interleaved=are_interleaved(sides.before, sides.after),
+        is_counted=any(
+            (waited_share_of(report) or 0.0) >= LIMITS.starved_wait_share for report in (*sides.before, *sides.after)
+        ),
+    )
+
+
+def _is_repeated(sides: _Sides) -> bool:
+    return min(len(sides.before), len(sides.after)) > 1
 
 
 def _next(
@@ -230,16 +244,41 @@ def _next(
     *,
     phase: Optional[str],
     behind: Optional[RankPhase],
-    repeats: Optional[int],
+    room: Optional[float],
     is_alike: bool,
 ) -> str:
-    is_repeated = min(len(sides.before), len(sides.after)) > 1
+    if room is not None and room <= math.log1p(found.hosts):
+        return sentences.next_host(_PERCENT * found.hosts)
     if diagnosis == contract.UNDECIDED:
-        return sentences.next_repeats(repeats, is_repeated=is_repeated, is_starved=found.drift >= MOST)
+        repeats = _repeats(sides, found, room)
+        return sentences.next_repeats(repeats, is_repeated=_is_repeated(sides), is_starved=found.drift >= MOST)
     if phase is not None:
-        return sentences.next_step(diagnosis, phase, after=sides.after[-1], rank=behind.rank if behind else None)
-    has_phases = any(row.phase not in (STEP, REST) for row in found.rows)
-    return sentences.next_without_phase(diagnosis, is_alike=is_alike, is_repeated=is_repeated, has_phases=has_phases)
+        is_new = any(row.phase == phase and row.only == "after" for row in found.rows)
+        rank = behind.rank if behind else None
+        return sentences.next_step(diagnosis, phase, after=sides.after[-1], rank=rank, is_new=is_new)
+    return sentences.next_without_phase(
+        diagnosis,
+        is_alike=is_alike,
+        is_repeated=_is_repeated(sides),
+        has_phases=any(row.phase not in (STEP, REST) for row in found.rows),
+        unmeasured=found.unshared if _is_unmeasured(found.rows) else (),
+    )
+
+
+def _repeats(sides: _Sides, found: _Found, room: Optional[float]) -> Optional[int]:
+    """About how many runs a side would decide: more than there are, or as many that take turns where these did not."""
+    if room is None:
+        return None
+    repeats = deciding_repeats(room, spread=found.spread, floor=math.log1p(found.hosts))
+    would_lower = _is_repeated(sides) and found.drift > found.hosts
+    least = max(len(sides.before), len(sides.after)) + (0 if would_lower else 1)
+    return repeats and max(repeats, least)
+
+
+def _is_unmeasured(rows: Sequence[PhaseChange]) -> bool:
+    """Whether the change of the step is mostly in what is not measured in every run."""
+    change_ms = {row.phase: row.change_ms for row in rows}
+    return abs(change_ms.get(REST, 0.0)) >= LIMITS.culprit_share * abs(change_ms[STEP])
 
 
 def _culprit(diagnosis: str, found: _Found, *, of_typical: int, is_slower: bool) -> Optional[str]:
@@ -303,6 +342,7 @@ def _comparison(sides: _Sides, verdict: CompareVerdict, margins: Margins, found:
         schema_version=SCHEMA_VERSION,
         verdict=verdict,
         margin_pct=rounded(_PERCENT * margins.same),
+        change_margin_pct=rounded(_PERCENT * margins.change),
         drift_pct=rounded(_PERCENT * found.drift) if found else 0.0,
         typical=found.typical_step if found else None,
         mean=found.mean_step if found else None,
@@ -312,7 +352,9 @@ def _comparison(sides: _Sides, verdict: CompareVerdict, margins: Margins, found:
         changed=changed_settings(sides.before, sides.after),
         before=tuple(_brief(r, t) for r, t in zip(sides.before, sides.before_times)),
         after=tuple(_brief(r, t) for r, t in zip(sides.after, sides.after_times)),
-        notes=notes_on(sides.before, sides.after, unshared=found.unshared if found else ()),
+        notes=notes_on(
+            sides.before, sides.after, unshared=found.unshared if found else (), rows=found.rows if found else ()
+        ),
     )
 
 

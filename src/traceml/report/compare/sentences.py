@@ -42,15 +42,28 @@ def longer(step: StepChange) -> str:
 
     A sign is the change's own everywhere: minus is less time.
     """
-    change, low, high = step.change_pct, step.low_pct, step.high_pct
+    change = step.change_pct
     if change >= _TIMES_FROM:
-        of, least, most = (units.significant(1 + pct / _PERCENT) for pct in (change, low, high))
-        return f"{of} times as long [{least} to {most} times]"
-    return f"{percent(abs(change))} % {'less time' if change < 0 else 'longer'} {_interval(step)}"
+        least, most = (units.significant(1 + pct / _PERCENT) for pct in _ends(step))
+        return f"{_alone(change)} [{least} to {most} times]"
+    return f"{_alone(change)} {_interval(step)}"
+
+
+def _alone(change_pct: float) -> str:
+    if change_pct >= _TIMES_FROM:
+        return f"{units.significant(1 + change_pct / _PERCENT)} times as long"
+    return f"{percent(abs(change_pct))} % {'less time' if change_pct < 0 else 'longer'}"
 
 
 def _interval(step: StepChange) -> str:
-    return f"[{signed_percent(step.low_pct)} to {signed_percent(step.high_pct)}]"
+    low, high = _ends(step)
+    return f"[{signed_percent(low)} to {signed_percent(high)}]"
+
+
+def _ends(step: StepChange) -> tuple[float, float]:
+    """The interval in percent; both ends are the change itself where none is told."""
+    low, high = (step.change_pct if end is None else end for end in (step.low_pct, step.high_pct))
+    return low, high
 
 
 def signed_percent(value: float) -> str:
@@ -80,18 +93,14 @@ def from_to(step: StepChange) -> str:
     return f"{after}, was {number if after.endswith(f' {unit}') and ' ' not in unit else before}"
 
 
-def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: float) -> str:
+def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: float, change_pct: float) -> str:
     """The verdict's sentence."""
     told = f"a typical step takes {_longer_or_not(typical)}: {from_to(typical)}"
     if diagnosis == contract.SAME:
         within = f"a typical step takes the same time within {percent(same_pct)} %: {from_to(typical)}"
         return f"{within}, or {change_of(typical)}."
     if diagnosis == contract.UNDECIDED:
-        return (
-            f"{told}. That can be chance."
-            if _has_changed(typical)
-            else f"{told}. Within {percent(same_pct)} % it would be the same."
-        )
+        return f"{told}. {_what_is_open(typical, same_pct=same_pct, change_pct=change_pct)}"
     if diagnosis != contract.MIXED:
         return f"{told}."
     if _crosses_zero(mean) and not _crosses_zero(typical):
@@ -101,17 +110,24 @@ def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: 
     return f"{told}; all steps together take {longer(mean)}, so rare long steps changed otherwise than the typical one."
 
 
-def summary_of_starved(typical: StepChange) -> str:
-    """The sentence of a pair that is not judged: without the interval, which would be as wide as the page."""
-    change = longer(typical).partition(" [")[0]
-    return f"a typical step takes {change}: {from_to(typical)}. One run a side tells nothing of it."
+def _what_is_open(typical: StepChange, *, same_pct: float, change_pct: float) -> str:
+    if not _crosses_zero(typical):
+        return f"That is more than chance; whether it is more than {percent(change_pct)} % is open."
+    return "That can be chance." if _has_changed(typical) else f"Within {percent(same_pct)} % it would be the same."
+
+
+def summary_of_starved(typical: StepChange, *, num_before: int, num_after: int) -> str:
+    """The sentence of runs that are not judged: without the interval, which would be as wide as the page."""
+    runs = "One run a side tells" if num_before == num_after == 1 else f"{num_before} against {num_after} tell"
+    return f"a typical step takes {_alone(typical.change_pct)}: {from_to(typical)}. {runs} nothing of it."
 
 
 def _longer_or_not(step: StepChange) -> str:
     """As `longer`; `as long as before, give or take 10 %` where that would say 0.0 % longer."""
     if _has_changed(step):
         return longer(step)
-    return f"as long as before, give or take {percent(max(-step.low_pct, step.high_pct))} %"
+    low, high = _ends(step)
+    return f"as long as before, give or take {percent(max(-low, high))} %"
 
 
 def _has_changed(step: StepChange) -> bool:
@@ -119,7 +135,8 @@ def _has_changed(step: StepChange) -> bool:
 
 
 def _crosses_zero(step: StepChange) -> bool:
-    return step.low_pct <= 0 <= step.high_pct
+    low, high = _ends(step)
+    return low <= 0 <= high
 
 
 def where(
@@ -128,7 +145,7 @@ def where(
     *,
     phase: Optional[str] = None,
     behind: Optional[RankPhase] = None,
-    is_starved: bool = False,
+    is_alike: bool = False,
 ) -> str:
     """`+12.4 ms a step [+11.1 to +13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said.
 
@@ -137,16 +154,19 @@ def where(
         diagnosis: The verdict's.
         phase: The one that the verdict names: where no mean moved it is named for the typical step.
         behind: The rank whose own work changed: the rows are of one that waits for it.
-        is_starved: The interval says nothing.
+        is_alike: Every phase changed by the same share: none is named.
     """
     whole = next((row for row in rows if row.phase == STEP), None)
     if whole is None:
         return ""
     size, unit = size_of([whole.before_ms, whole.after_ms])
-    change, low, high = (ms / size for ms in (whole.change_ms, whole.low_ms, whole.high_ms))
-    decimals = decimals_for([change] if is_starved else [change, low, high])
+    change = whole.change_ms / size
+    ends = [end / size for end in (whole.low_ms, whole.high_ms) if end is not None]
+    decimals = decimals_for([change, *ends] if ends else [whole.before_ms / size, whole.after_ms / size])
     said = f"{signed(change, decimals)} {unit} a step"
-    said += "" if is_starved else f" [{signed(low, decimals)} to {signed(high, decimals)}]"
+    said += f" [{' to '.join(signed(end, decimals) for end in ends)}]" if ends else ""
+    if is_alike:
+        return f"{said}: every phase by about the same share"
     if len(rows) == 1:
         return said
     moved = any(row.moved for row in rows if row.phase != STEP)
@@ -160,7 +180,7 @@ def where(
         rank = f"rank {behind.rank} in {phase_label(behind.phase)} {signed(behind.change_ms / size, decimals)} {unit}"
         return f"{said}: {rank}, {waits}; the median rank: {told}"
     none_moved = f"{_NONE_MOVED} in the mean, {phase_label(phase)} in a typical step" if phase else _NONE_MOVED
-    return f"{said}: {told}" if moved else f"{said}: {none_moved}; {told}"
+    return f"{said}: {told}" if moved or not ends else f"{said}: {none_moved}; {told}"
 
 
 def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Optional[str]:
@@ -171,7 +191,7 @@ def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Option
     return max(moved, key=lambda row: abs(row.change_ms)).phase if moved else None
 
 
-def next_step(diagnosis: str, phase: str, *, after: Report, rank: Optional[int] = None) -> str:
+def next_step(diagnosis: str, phase: str, *, after: Report, rank: Optional[int] = None, is_new: bool = False) -> str:
     """One thing to do about a phase that takes longer, or another time; of other verdicts nothing."""
     if diagnosis not in (contract.REGRESSION, contract.MIXED):
         return "nothing"
@@ -182,15 +202,22 @@ def next_step(diagnosis: str, phase: str, *, after: Report, rank: Optional[int] 
         return f"{short(verdict.summary)} {short(verdict.next)}"
     if verdict.diagnosis == _OF_PHASE.get(phase) and verdict.next:
         return f"{name}: {short(verdict.next)}"
+    if is_new:
+        return f"look at {name}, which only the runs after have"
     return f"look at what changed {name if phase == phases.BETWEEN_STEPS else f'in {name}'}"
 
 
-def next_without_phase(diagnosis: str, *, is_alike: bool, is_repeated: bool, has_phases: bool) -> str:
+def next_without_phase(
+    diagnosis: str, *, is_alike: bool, is_repeated: bool, has_phases: bool, unmeasured: Sequence[str]
+) -> str:
     """What to do about a step that takes longer when no phase is to be named."""
     if diagnosis not in (contract.REGRESSION, contract.MIXED):
         return "nothing"
     if not has_phases:
         return "compare runs on one clock: they show which phase it is"
+    if unmeasured and not is_alike:
+        names = ", ".join(phase_label(phase) for phase in unmeasured)
+        return f"trace both sides alike: all else holds {names}, which is not measured in every run"
     if is_alike and is_repeated:
         return "look at what all phases share: versions, threads, precision, the size of the data"
     if is_repeated:
@@ -207,8 +234,14 @@ def next_repeats(repeats: Optional[int], *, is_repeated: bool, is_starved: bool)
         return f"about {_in_turns(repeats, would='would decide if the difference stays')}"
     if is_repeated:
         return "more than 50 runs a side would decide if the difference stays; a wider `--margin` asks for less"
-    most = "more than 50 runs a side would decide if runs differ as much as the floor allows for"
-    return f"{most}; {_in_turns(_USUAL_REPEATS, would='show how much they do')}"
+    return f"{_in_turns(_USUAL_REPEATS, would='show how much runs differ')}; more than 50 may be needed to decide"
+
+
+def next_host(hosts_pct: float) -> str:
+    """What to do where the allowance for different hosts, which no repeats lower, is what leaves it open."""
+    return (
+        f"run both on the same host: {percent(hosts_pct)} % is allowed for what hosts differ by, whatever the repeats"
+    )
 
 
 def _in_turns(repeats: int, *, would: str = "") -> str:

@@ -36,8 +36,9 @@ def _lines(found: Comparison) -> Iterator[str]:
         yield ""
         yield f"| {whose(found)} | before | after | change | 95 % interval |"
         yield "|---|---:|---:|---:|:---|"
-        for label, before, after, change, interval, _ in cells:
-            yield f"| {escape(label)} | {before} | {after} | {change} | {escape(interval)} |"
+        for row in cells:
+            interval = f"{escape(row.interval)}{', within chance' if row.is_chance else ''}"
+            yield f"| {escape(row.label)} | {row.before} | {row.after} | {row.change} | {interval} |"
     yield ""
     yield from (f"- {label}: {escape(text)}" for label, text in facts(found))
 
