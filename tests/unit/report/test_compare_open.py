@@ -200,3 +200,25 @@ def test_every_field_of_the_json_stands_in_the_documentation() -> None:
 
     fields = {*schema["properties"], *(name for part in schema["$defs"].values() for name in part["properties"])}
     assert fields - named == {"verdict"}
+
+
+def test_what_is_left_of_the_sentence_has_its_own_name_where_it_is_one_row() -> None:
+    """It did not move beyond chance, and the table shows it under its name."""
+    waits = {**BASE_MS, "between_steps": 1.0}
+    longer = {**waits, "input": 14.0, "between_steps": 1.3}
+
+    found = pair(run_of(waits, seed=1, noise=0.0), run_of(longer, seed=2, noise=0.0))
+
+    assert found.verdict.where.endswith(": input +6.00, between steps +0.30")
+
+
+def test_of_many_runs_that_are_not_of_one_kind_each_kind_names_a_run() -> None:
+    before = in_turns(BASE_MS, side=0, num=3)
+    after = [*in_turns(BASE_MS, side=1, num=2), run_of(seed=9, samples=16.0), run_of(seed=10, world_size=2)]
+
+    reasons = compare(before, after).verdict.reasons
+
+    assert reasons == (
+        "other world sizes (1 in run-0 and 2 in run-10)",
+        "other batches (16 in run-9 and 32 in run-0 samples a step)",
+    )

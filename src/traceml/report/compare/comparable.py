@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _LOADER: Final = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor", "dataset")
 _COMMON: Final = frozenset({"torch", "python", "traceml", "host", "cores"})
 _MAX_TEXT: Final = 60
+_PAIR: Final = 2
 _PARAMETERS: Final = re.compile("([0-9,]+) parameters")
 _FULL: Final = 0.8  # of the cores
 _WHOLE_WITHIN: Final = 1e-3  # rates are rounded: 32.004 samples a step are 32
@@ -148,8 +149,16 @@ def _notes_on_sides(rows: Sequence[PhaseChange]) -> Iterator[str]:
 def _differ(
     what: str, everyone: Sequence[Report], of: Callable[[Report], Any], say: Callable[[Any], str]
 ) -> Optional[str]:
-    found = dict.fromkeys(of(report) for report in everyone)
-    return f"other {what} ({' and '.join(say(value) for value in found)})" if len(found) > 1 else None
+    found: dict[Any, Report] = {}
+    for report in everyone:
+        found.setdefault(of(report), report)
+    said = " and ".join(f"{say(value)}{_in_run(report, everyone)}" for value, report in found.items())
+    return f"other {what} ({said})" if len(found) > 1 else None
+
+
+def _in_run(report: Report, everyone: Sequence[Report]) -> str:
+    """Which run it was, where that cannot be told from the order."""
+    return f" in {units.clean(report.run.name)[:_MAX_TEXT]}" if len(everyone) > _PAIR else ""
 
 
 def _clock(report: Report) -> str:
@@ -179,7 +188,9 @@ def _other_batch(everyone: Sequence[Report], limits: CompareLimits) -> Optional[
         counts = [_a_step(report, rate) for report in everyone]
         known = [count for count in counts if count is not None]
         if len(known) == len(counts) and max(known) > min(known) * (1 + limits.batch_share):
-            return f"other batches ({_plain(min(known))} and {_plain(max(known))} {what} a step)"
+            ends = [(count, everyone[known.index(count)]) for count in (min(known), max(known))]
+            said = " and ".join(f"{_plain(count)}{_in_run(report, everyone)}" for count, report in ends)
+            return f"other batches ({said} {what} a step)"
         if what == "samples" and len(known) < len(counts):
             sizes = dict.fromkeys(report.loader.get("batch_size") for report in everyone)
             if len(sizes) > 1 and all(isinstance(size, int) for size in sizes):

@@ -170,11 +170,16 @@ def where(
     if len(rows) == 1:
         return said
     moved = any(row.moved for row in rows if row.phase != STEP)
-    parts = [(phase_label(row.phase), row.change_ms / size) for row in _named(rows)]
+    named = _named(rows)
+    parts = [(phase_label(row.phase), row.change_ms / size) for row in named]
     if not moved and (diagnosis == contract.SAME or not parts):
         return f"{said}: {_NONE_MOVED}"
     rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
-    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (ALL_ELSE, rest)))
+    others = [row for row in rows if row.phase != STEP and row not in named and round(row.change_ms / size, decimals)]
+    else_ = (
+        phase_label(others[0].phase) if len(others) == 1 and round(rest, decimals) else ALL_ELSE
+    )  # as the table calls it
+    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (else_, rest)))
     if behind is not None:
         waits = "the others wait for it" if behind.change_ms > 0 else "the others wait less for it"
         rank = f"rank {behind.rank} in {phase_label(behind.phase)} {signed(behind.change_ms / size, decimals)} {unit}"
