@@ -205,11 +205,11 @@ def test_every_field_of_the_json_stands_in_the_documentation() -> None:
 def test_what_is_left_of_the_sentence_has_its_own_name_where_it_is_one_row() -> None:
     """It did not move beyond chance, and the table shows it under its name."""
     waits = {**BASE_MS, "between_steps": 1.0}
-    longer = {**waits, "input": 14.0, "between_steps": 1.3}
+    longer = {**waits, "input": 12.0, "between_steps": 1.42}
 
     found = pair(run_of(waits, seed=1, noise=0.0), run_of(longer, seed=2, noise=0.0))
 
-    assert found.verdict.where.endswith(": input +6.00, between steps +0.30")
+    assert found.verdict.where.endswith(": input +4.00, between steps +0.42")
 
 
 def test_of_many_runs_that_are_not_of_one_kind_each_kind_names_a_run() -> None:
@@ -222,3 +222,15 @@ def test_of_many_runs_that_are_not_of_one_kind_each_kind_names_a_run() -> None:
         "other world sizes (1 in run-0 and 2 in run-10)",
         "other batches (16 in run-9 and 32 in run-0 samples a step)",
     )
+
+
+def test_small_rows_that_are_folded_into_one_have_an_interval_as_wide_as_the_widest() -> None:
+    small = {**BASE_MS, "in_step": 0.04, "between_steps": 0.05}
+
+    found = pair(run_of(small, seed=1), run_of(small, seed=2))
+
+    inside = [row for row in found.phases if row.phase in ("in_step", "between_steps")]
+    folded = next(row for row in table(found) if row.label == "all else")
+    low, high = min(row.low_ms or 0.0 for row in inside), max(row.high_ms or 0.0 for row in inside)
+    assert low < 0 < high
+    assert folded.interval == f"[{low:+.2f} to {high:+.2f}]"

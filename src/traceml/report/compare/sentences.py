@@ -176,9 +176,9 @@ def where(
         return f"{said}: {_NONE_MOVED}"
     rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
     others = [row for row in rows if row.phase != STEP and row not in named and round(row.change_ms / size, decimals)]
-    else_ = (
-        phase_label(others[0].phase) if len(others) == 1 and round(rest, decimals) else ALL_ELSE
-    )  # as the table calls it
+    most = max((abs(part) for _, part in parts), default=0.0)
+    # One row that is left, and that one would look for, is called as the table calls it.
+    else_ = phase_label(others[0].phase) if len(others) == 1 and abs(rest) > _NAMED_SHARE * most else ALL_ELSE
     told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (else_, rest)))
     if behind is not None:
         waits = "the others wait for it" if behind.change_ms > 0 else "the others wait less for it"

@@ -204,13 +204,21 @@ def _folded(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
     if max(before, after) < least / 10 and not (rest and rest.moved):
         return [*shown, whole]
     moved = bool(rest and rest.moved)
-    of = rest or replace(whole, change_ms=0.0, low_ms=0.0, high_ms=0.0)
-    low, high = (None if end is None else end - of.change_ms + change for end in (of.low_ms, of.high_ms))
+    inside = [rest] if rest and rest.moved else [row for row in rows if row not in (*shown, whole)]
+    low, high = (_end_of(inside, key, change) for key in ("low_ms", "high_ms"))
     made = replace(
         whole, phase=REST, before_ms=max(0.0, before), after_ms=max(0.0, after), change_ms=change, low_ms=low,
         high_ms=high, moved=moved,
     )  # fmt: skip
     return [*shown, made, whole]
+
+
+def _end_of(inside: Sequence[PhaseChange], key: str, change: float) -> Optional[float]:
+    """An end of the interval of several rows together: the widest of theirs, for the drift can have met any, once."""
+    ends = [(getattr(row, key), row.change_ms) for row in inside]
+    if any(end is None for end, _ in ends):
+        return None
+    return change + max((end - middle for end, middle in ends), key=abs, default=0.0)
 
 
 def _is_known(row: Quantity, label: str) -> bool:
