@@ -25,11 +25,13 @@ _COMPARE_END: Final = """\
 exit codes with --fail-on regression: 0 fine, 1 regression, 2 bad input, 3 undecided or incomparable
 
 Repeats that take turns meet the same drift of the machine:
+  t=$(date +%m%d-%H%M%S)
   for i in 1 2 3 4 5; do
-    traceml run --mode=summary --run-name old-$i old.py
-    traceml run --mode=summary --run-name new-$i new.py
+    traceml run --mode=summary --run-name old-$t-$i old.py
+    traceml run --mode=summary --run-name new-$t-$i new.py
   done
-  traceml compare old-1 old-2 old-3 old-4 old-5 --against new-1 new-2 new-3 new-4 new-5
+  traceml compare old-$t-1 old-$t-2 old-$t-3 old-$t-4 old-$t-5 \\
+    --against new-$t-1 new-$t-2 new-$t-3 new-$t-4 new-$t-5
 """
 _MAX_MARGIN: Final = 50
 _END: Final = "`traceml COMMAND --help` shows a command's options."

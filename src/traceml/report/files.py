@@ -61,8 +61,7 @@ def read_summary(path: Path) -> Report:
     found = _load(path)
     version = _version(found)
     if version is None:
-        message = f"'{path}' is not a summary of TraceML. Give the final_summary.json or the folder of a run."
-        raise RunError(message, slug="foreign-summary")
+        raise _foreign(path)
     if version > SCHEMA_VERSION:
         message = f"'{path}' has schema_version {version}, this TraceML reads up to {SCHEMA_VERSION}. Update TraceML."
         raise RunError(message, slug="summary-too-new")
@@ -88,6 +87,8 @@ def _load(path: Path) -> Any:
     try:
         found = json.loads(raw, parse_constant=_refuse, parse_int=_whole, parse_float=_finite)
     except (ValueError, RecursionError) as error:
+        if path.name != FILE and not raw.lstrip().startswith(b"{"):
+            raise _foreign(path) from None  # any other file: there is nothing to build again
         raise _damaged(path, "nested too deep" if isinstance(error, RecursionError) else str(error)) from None
     if _is_deep(found):
         raise _damaged(path, "nested too deep")
@@ -95,6 +96,11 @@ def _load(path: Path) -> Any:
     if longest > _MAX_TEXT:
         raise _damaged(path, f"a text of {longest:,} characters")
     return found
+
+
+def _foreign(path: Path) -> RunError:
+    message = f"'{path}' is not a summary of TraceML. Give the final_summary.json or the folder of a run."
+    return RunError(message, slug="foreign-summary")
 
 
 def _damaged(path: Path, reason: str) -> RunError:

@@ -40,7 +40,11 @@ def open_run(path: Union[Path, str]) -> Run:
     path = Path(path)
     if path.is_dir():
         has_manifest = (path / manifests.FILE).exists()
-        if has_manifest or not (path / FILE).exists():
+        if not has_manifest and not (path / FILE).exists():
+            held = f"it holds neither {manifests.FILE} nor {FILE}"
+            message = f"No run at '{path}': {held}. Give the folder that `traceml run` printed."
+            raise RunError(message, slug="no-run")
+        if has_manifest:
             return Run(path, manifests.read_manifest(path))
         path = path / FILE
     elif path.name == FILE and (path.parent / manifests.FILE).exists() and path.exists():

@@ -173,6 +173,25 @@ def test_what_is_no_run_is_one_line(tmp_path: Path, base: str, capsys: pytest.Ca
         complaint(["compare", base, str(tmp_path / name)], capsys)
 
 
+def test_what_is_no_run_is_told_as_what_it_is(tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("no JSON", encoding="utf-8")
+
+    empty, text = (complaint(["compare", base, str(tmp_path / name)], capsys) for name in ("empty", "notes.txt"))
+
+    assert "holds neither manifest.json nor final_summary.json" in empty
+    assert "is not a summary of TraceML" in text
+
+
+def test_a_run_against_itself_is_a_mistake_whatever_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, copy = (kept(tmp_path / name, run_of(seed=1, run_id="a")) for name in ("one", "copy"))
+
+    for words in (["compare", one, one], ["compare", one, copy, "--fail-on", "regression"]):
+        assert "'run-1' is on both sides" in complaint(words, capsys)
+
+
 def test_a_run_folder_without_a_step_is_one_line(tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "stepless"
     folder.mkdir()

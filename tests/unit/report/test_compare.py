@@ -56,12 +56,6 @@ def test_two_runs_of_one_script_are_the_same_within_the_margin() -> None:
     assert "within 3.0 %" in found.verdict.summary
 
 
-def test_a_run_is_the_same_as_itself() -> None:
-    one = run_of()
-
-    assert pair(one, one).verdict.diagnosis == "SAME"
-
-
 def test_noise_of_a_busy_machine_is_undecided_and_says_how_many_repeats_would_decide() -> None:
     """K2: a single pair knows nothing of the drift between runs."""
     found = pair(run_of(noise=0.1, seed=1, beside=BUSY), run_of(slower("input", 0.6), noise=0.1, seed=2, beside=BUSY))

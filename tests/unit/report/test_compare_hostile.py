@@ -15,7 +15,7 @@ from tests.unit.report.compared_runs import run_of
 from traceml.errors import RunError
 from traceml.report.compare.comparison import compare
 from traceml.report.compare.schema import comparison_text, json_schema
-from traceml.report.contract import BlockInfo, ProcessInfo, Report, ThroughputInfo
+from traceml.report.contract import BlockInfo, ProcessInfo, RankRow, RanksInfo, Report, ThroughputInfo
 from traceml.report.files import plain_text
 from traceml.report.trim import trimmed
 from traceml.schema.struct import StructError, from_plain, to_plain
@@ -68,6 +68,9 @@ def test_odd_values_are_one_error_or_a_sound_answer(first: int) -> None:
     assert answers > 2  # the others are refused
 
 
+ONE_RANK = RanksInfo(0, 0, (RankRow(0, 320, 20.0, {}),))
+
+
 def edited(**fields: Callable[[Any], Any]) -> Report:
     """A run whose fields of `step_time` were changed, and nothing else that belongs to them."""
     good = run_of(seed=2)
@@ -108,6 +111,9 @@ def with_mean(phase: str, factor: float) -> Callable[[Any], Any]:
         (edited(blocks=each(period_ms=2.2), period_ms=lambda p: replace(p, p50=None, max=1e3)), "than its mean allows"),
         (edited(blocks=lambda blocks: blocks * 2), "128 blocks"),
         (edited(blocks=lambda blocks: (replace(blocks[0], steps=100), *blocks[1:])), "more steps than the run has"),
+        (edited(ranks=lambda _: ONE_RANK, blocks=lambda blocks: blocks[:1]), "its blocks hold 5 of 320 steady steps"),
+        (edited(ranks=lambda _: ONE_RANK, blocks=lambda _: ()), "its blocks hold 0 of 320 steady steps"),
+        (edited(blocks=lambda blocks: (replace(blocks[0], period_ms=1e-300), *blocks[1:])), "block 0 is none"),
         (edited(phases=with_mean("input", 1.5)), "do not add up to the period"),
         (edited(phases=lambda rows: {**rows, "step": rows["input"]}), "phases that no run can have"),
         (edited(phases=lambda rows: {k: v for k, v in rows.items() if k != "input"}), "do not add up"),

@@ -123,3 +123,35 @@ def test_no_name_takes_over_a_terminal_or_a_page() -> None:
     assert [line for line in text.splitlines() if width_of(line) > 80] == []
     assert not any(sign in markdown for sign in ("<script", "`y`", "](http", "@all", "\x1b", "\u202e"))
     assert {line.count("|") for line in markdown.splitlines() if line.startswith("|")} == {6}
+
+
+def test_the_markdown_says_which_runs_were_compared() -> None:
+    many = [run_of(seed=at, name=f"old-{at}", started_at=f"2027-01-15T08:{2 * at:02d}:00Z") for at in range(12)]
+
+    found = comparison_markdown(compare(many, [run_of(seed=20, name="new")]))
+
+    named = ", ".join(f"old-{at}" for at in range(10))
+    assert f"\n- runs: {named} and 2 more → new\n" in found
+
+
+def test_in_markdown_our_own_command_is_code_and_no_name_is() -> None:
+    found = comparison_markdown(compared("undecided"))
+
+    assert "`traceml compare A1 ... A9 --against B1 ... B9` (`--help` shows the loop)" in found
+    assert "`" not in comparison_markdown(compare([run_of(seed=1, name="`rm`")], [run_of(seed=2, name="`--x`")]))
+
+
+def test_in_markdown_no_address_is_a_link() -> None:
+    bad = run_of(seed=2, name="https://a.b HTTP://c www.d.e", hostname="node-1")
+
+    found = comparison_markdown(compare([run_of(seed=1)], [bad]))
+
+    assert "https&#58;//a.b HTTP&#58;//c www&#46;d.e" in found
+    assert "://" not in found
+
+
+def test_in_markdown_the_column_of_intervals_holds_one_in_every_row() -> None:
+    rows = [line for line in comparison_markdown(compared("regression")).splitlines() if " ms | " in line]
+
+    assert len(rows) == 5
+    assert all("| &#91;" in row for row in rows)

@@ -6,17 +6,20 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Final, Iterator, Optional, Sequence
 
+from traceml.errors import UsageError
 from traceml.report.compare.limits import CompareLimits
 from traceml.report.compare.times import has_workers, need_the_wall, neighbours_share_of
 from traceml.schema import units
 from traceml.schema.phases import label
 
 if TYPE_CHECKING:
+    from traceml.report.compare.contract import PhaseChange
     from traceml.report.contract import Report
 
 _LOADER: Final = ("num_workers", "batch_size", "pin_memory", "persistent_workers", "prefetch_factor", "dataset")
 _COMMON: Final = frozenset({"torch", "python", "traceml", "host", "cores"})
 _MAX_TEXT: Final = 60
+_PAIR: Final = 2
 _PARAMETERS: Final = re.compile("([0-9,]+) parameters")
 _FULL: Final = 0.8  # of the cores
 _WHOLE_WITHIN: Final = 1e-3  # rates are rounded: 32.004 samples a step are 32
@@ -34,6 +37,31 @@ def reasons_against(before: Sequence[Report], after: Sequence[Report], limits: C
         _other_updates(everyone),
     ]
     return tuple(reason for reason in found if reason)
+
+
+def refuse_twins(before: Sequence[Report], after: Sequence[Report]) -> None:
+    """The same run twice is no repeat, and none against itself, whatever its file is called.
+
+    Raises:
+        UsageError: `usage`.
+    """
+    everyone = (*before, *after)
+    for at, report in enumerate(everyone):
+        twin = next((place for place in range(at) if _is_one_run(report, everyone[place])), None)
+        if twin is None:
+            continue
+        name, other = (units.clean(one.run.name)[:_MAX_TEXT] for one in (report, everyone[twin]))
+        known = f"the run '{name}'" if name == other else f"the run '{other}', as '{name}' too,"
+        both = f"{known} is on both sides: it has nothing to be compared with in itself."
+        twice = f"{known} is given more than once: repeats are runs of their own."
+        raise UsageError(f"compare: {both if twin < len(before) <= at else twice}", slug="usage")
+
+
+def _is_one_run(one: Report, other: Report) -> bool:
+    """By the id that each run has; of summaries without one by all that they say."""
+    if one.run.run_id or other.run.run_id:
+        return one.run.run_id == other.run.run_id
+    return one == other
 
 
 def changed_settings(before: Sequence[Report], after: Sequence[Report]) -> tuple[str, ...]:
@@ -62,15 +90,18 @@ def common_causes(changed: Sequence[str]) -> tuple[str, ...]:
     return tuple(text for text in changed if text.partition(" ")[0] in _COMMON)
 
 
-def notes_on(before: Sequence[Report], after: Sequence[Report], *, unshared: Sequence[str]) -> tuple[str, ...]:
+def notes_on(
+    before: Sequence[Report], after: Sequence[Report], *, unshared: Sequence[str], rows: Sequence[PhaseChange]
+) -> tuple[str, ...]:
     """What one must know beside the numbers, a sentence each.
 
     Args:
         before: One side.
         after: The other.
         unshared: Phases that were not measured in every run.
+        rows: The waterfall.
     """
-    return tuple(_notes((*before, *after), unshared))
+    return (*_notes((*before, *after), unshared), *_notes_on_sides(rows))
 
 
 def are_interleaved(before: Sequence[Report], after: Sequence[Report]) -> bool:
@@ -108,11 +139,26 @@ def _notes(everyone: Sequence[Report], unshared: Sequence[str]) -> Iterator[str]
         yield f"{units.count(lost)} frames of these runs were lost before they could be read"
 
 
+def _notes_on_sides(rows: Sequence[PhaseChange]) -> Iterator[str]:
+    for side in ("before", "after"):
+        names = ", ".join(label(row.phase) for row in rows if row.only == side)
+        if names:
+            yield f"{names}: only {side}; what did the same without that name stands in another row"
+
+
 def _differ(
     what: str, everyone: Sequence[Report], of: Callable[[Report], Any], say: Callable[[Any], str]
 ) -> Optional[str]:
-    found = dict.fromkeys(of(report) for report in everyone)
-    return f"other {what} ({' and '.join(say(value) for value in found)})" if len(found) > 1 else None
+    found: dict[Any, Report] = {}
+    for report in everyone:
+        found.setdefault(of(report), report)
+    said = " and ".join(f"{say(value)}{_in_run(report, everyone)}" for value, report in found.items())
+    return f"other {what} ({said})" if len(found) > 1 else None
+
+
+def _in_run(report: Report, everyone: Sequence[Report]) -> str:
+    """Which run it was, where that cannot be told from the order."""
+    return f" in {units.clean(report.run.name)[:_MAX_TEXT]}" if len(everyone) > _PAIR else ""
 
 
 def _clock(report: Report) -> str:
@@ -142,7 +188,9 @@ def _other_batch(everyone: Sequence[Report], limits: CompareLimits) -> Optional[
         counts = [_a_step(report, rate) for report in everyone]
         known = [count for count in counts if count is not None]
         if len(known) == len(counts) and max(known) > min(known) * (1 + limits.batch_share):
-            return f"other batches ({_plain(min(known))} and {_plain(max(known))} {what} a step)"
+            ends = [(count, everyone[known.index(count)]) for count in (min(known), max(known))]
+            said = " and ".join(f"{_plain(count)}{_in_run(report, everyone)}" for count, report in ends)
+            return f"other batches ({said} {what} a step)"
         if what == "samples" and len(known) < len(counts):
             sizes = dict.fromkeys(report.loader.get("batch_size") for report in everyone)
             if len(sizes) > 1 and all(isinstance(size, int) for size in sizes):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from statistics import fmean, median
-from typing import TYPE_CHECKING, Callable, Final, Optional, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Final, Optional, Sequence
 
 from traceml.analysis.between import pooled_spread
 from traceml.analysis.redraw import typical_of
@@ -17,29 +17,39 @@ from traceml.report.compare.comparable import (
     common_causes,
     notes_on,
     reasons_against,
+    refuse_twins,
 )
 from traceml.report.compare.contract import (
     SCHEMA_VERSION,
     CompareVerdict,
     Comparison,
-    Quantity,
-    RankChange,
     RunBrief,
     StepChange,
 )
-from traceml.report.compare.drift import MOST, allowance, has_repeats
-from traceml.report.compare.judge import SLOWER, deciding_repeats, direction, judge, margins_of, mean_direction
+from traceml.report.compare.drift import MOST, allowance, has_repeats, of_hosts
+from traceml.report.compare.judge import (
+    SLOWER,
+    deciding_repeats,
+    direction,
+    judge,
+    margins_of,
+    mean_direction,
+    room_to_decide,
+)
 from traceml.report.compare.limits import LIMITS, CompareLimits
+from traceml.report.compare.quantities import quantities_of
+from traceml.report.compare.ranks import rank_behind, rank_changes
 from traceml.report.compare.sound import check
 from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of, waited_share_of
 from traceml.report.compare.waterfall import Waterfall
 from traceml.report.shares import rounded
-from traceml.schema import phases, units
+from traceml.schema import units
 
 if TYPE_CHECKING:
     from traceml.analysis.between import Distance
     from traceml.report.compare.contract import PhaseChange
     from traceml.report.compare.judge import Margins
+    from traceml.report.compare.ranks import RankPhase
     from traceml.report.contract import Report
 
 _PERCENT: Final = 100.0
@@ -69,10 +79,12 @@ class _Found:
     mean_step: StepChange
     rows: tuple[PhaseChange, ...]
     drift: float
+    hosts: float  # of the drift what no repeats lower
     spread: float  # of logarithms, between repeats
     unshared: tuple[str, ...]
     typical_culprit: Optional[str]
     change_of_all: Optional[float]  # of logarithms
+    behind: Optional[RankPhase]
 
 
 def compare(
@@ -101,7 +113,7 @@ def compare(
         raise UsageError("compare: two runs are needed, one before and one after.", slug="usage")
     for report in (*before, *after):
         check(report)
-    _refuse_twins(before, after)
+    refuse_twins(before, after)
     on_wall = need_the_wall((*before, *after))
     times = [tuple(times_of(report, on_wall=on_wall) for report in side) for side in (before, after)]
     sides = _Sides(tuple(before), tuple(after), times[0], times[1])
@@ -113,23 +125,11 @@ def compare(
     if short:
         return _unjudged(sides, short, margins)
     found = _measure([run for run in sides.before_times if run], [run for run in sides.after_times if run], limits)
-    return _comparison(sides, _verdict(sides, found, margins), margins, found)
-
-
-def _refuse_twins(*sides: Sequence[Report]) -> None:
-    """The same run twice on a side is no repeat, whatever its file is called."""
-    for side in sides:
-        ids = [report.run.run_id for report in side if report.run.run_id]
-        twin = next(
-            (units.clean(report.run.name)[:_MAX_WORD] for report in side if ids.count(report.run.run_id) > 1), None
-        )
-        if twin is not None:
-            message = f"compare: the run '{twin}' is given more than once: repeats are runs of their own."
-            raise UsageError(message, slug="usage")
+    return _judged(sides, found, margins)
 
 
 def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> _Found:
-    drift = allowance(before, after, limits)
+    drift, hosts = allowance(before, after, limits), of_hosts(before, after, limits)
     fall = Waterfall(before, after, limits)
     steps = [[typical_of(run.blocks) for run in side] for side in (before, after)]
     within = fall.typical(steps)
@@ -138,7 +138,7 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
     if has_repeats(before, after):
         spread = pooled_spread(*([math.log(ms) for ms in side] for side in steps))
     else:
-        spread = (typical.high - typical.low) / 2 / _HALF_WIDTHS
+        spread = ((typical.high - typical.low) / 2 - math.log1p(hosts)) / _HALF_WIDTHS
     return _Found(
         typical=typical,
         mean=mean,
@@ -146,10 +146,18 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
         mean_step=_step_change(*fall.step_ms, mean),
         rows=fall.rows(drift),
         drift=drift,
+        hosts=hosts,
         spread=spread,
         unshared=fall.unshared,
         typical_culprit=fall.typical_culprit(),
         change_of_all=fall.change_of_all(),
+        behind=rank_behind(
+            [run.report for run in before],
+            [run.report for run in after],
+            step_ms=fall.step_ms,
+            drift=drift,
+            limits=limits,
+        ),
     )
 
 
@@ -159,58 +167,118 @@ def _said_of(steps: Sequence[Sequence[float]], typical: Distance) -> tuple[float
     return math.exp(middle - typical.estimate / 2), math.exp(middle + typical.estimate / 2)
 
 
-def _verdict(sides: _Sides, found: _Found, margins: Margins) -> CompareVerdict:
+def _judged(sides: _Sides, found: _Found, margins: Margins) -> Comparison:
     step_ms = found.mean_step.before_ms
-    moved = {row.phase: row.change_ms / step_ms for row in found.rows if row.moved and row.phase not in (STEP, REST)}
+    # A new name may have been given to what was there before: it is no proof that time moved.
+    moved = {row.phase: row.change_ms / step_ms for row in found.rows if row.moved and not row.only}
+    moved = {phase: share for phase, share in moved.items() if phase not in (STEP, REST)}
     diagnosis = judge(found.typical, found.mean, moved, margins)
     of_typical, of_mean = direction(found.typical, margins), mean_direction(found.typical, found.mean, margins)
     is_slower = SLOWER in (of_typical, of_mean)
-    is_starved = found.drift >= MOST
-    summary = sentences.summary(diagnosis, found.typical_step, found.mean_step, same_pct=_PERCENT * margins.same)
-    if is_starved and diagnosis == contract.UNDECIDED:
-        summary = sentences.summary_of_starved(found.typical_step)
+    is_untold = found.drift >= MOST and diagnosis == contract.UNDECIDED
+    found = _untold(found) if is_untold else found
     alike_pct = _alike_pct(diagnosis, found)
-    if alike_pct is not None:
-        summary = f"{summary} {_every_phase(alike_pct, sides)}"
-    phase = None if alike_pct is not None else _culprit(diagnosis, found, of_typical=of_typical, is_slower=is_slower)
-    repeats = None
-    if diagnosis == contract.UNDECIDED:
-        repeats = None if is_starved else deciding_repeats(found.typical, margins, spread=found.spread)
-        repeats = repeats and max(repeats, len(sides.before) + 1, len(sides.after) + 1)
-    is_repeated = min(len(sides.before), len(sides.after)) > 1
-    return CompareVerdict(
+    phase, behind = None, None
+    if alike_pct is None:
+        phase = _culprit(diagnosis, found, of_typical=of_typical, is_slower=is_slower)
+        behind = _behind(diagnosis, found, phase)
+    phase = behind.phase if behind else phase
+    room = None if is_untold or diagnosis != contract.UNDECIDED else room_to_decide(found.typical, margins)
+    verdict = CompareVerdict(
         diagnosis=diagnosis,
-        summary=summary,
-        where=sentences.where(found.rows, diagnosis, phase=phase, is_starved=is_starved),
-        next=_next(diagnosis, sides, found, phase=phase, repeats=repeats, is_alike=alike_pct is not None),
-        basis=sentences.basis(
-            num_before=len(sides.before),
-            num_after=len(sides.after),
-            drift_pct=_PERCENT * found.drift,
-            is_repeated=is_repeated,
-            is_interleaved=are_interleaved(sides.before, sides.after),
-            is_counted=any(
-                (waited_share_of(report) or 0.0) >= LIMITS.starved_wait_share
-                for report in (*sides.before, *sides.after)
-            ),
-        ),
+        summary=_summary(diagnosis, sides, found, margins, alike_pct=alike_pct),
+        where=sentences.where(found.rows, diagnosis, phase=phase, behind=behind, is_alike=alike_pct is not None),
+        next=_next(diagnosis, sides, found, phase=phase, behind=behind, room=room, is_alike=alike_pct is not None),
+        basis=_basis(sides, found),
         phase=phase,
+        rank=behind.rank if behind else None,
         is_slower=is_slower,
-        repeats=repeats,
+        repeats=_repeats(sides, found, room),
         alike_pct=alike_pct,
+    )
+    return _comparison(sides, verdict, margins, found)
+
+
+def _untold(found: _Found) -> _Found:
+    """Without the intervals, which would be as wide as the page."""
+    typical, mean = (replace(step, low_pct=None, high_pct=None) for step in (found.typical_step, found.mean_step))
+    rows = tuple(replace(row, low_ms=None, high_ms=None) for row in found.rows)
+    return replace(found, typical_step=typical, mean_step=mean, rows=rows)
+
+
+def _summary(diagnosis: str, sides: _Sides, found: _Found, margins: Margins, *, alike_pct: Optional[float]) -> str:
+    if found.typical_step.low_pct is None:
+        numbers = len(sides.before), len(sides.after)
+        return sentences.summary_of_starved(found.typical_step, num_before=numbers[0], num_after=numbers[1])
+    text = sentences.summary(
+        diagnosis,
+        found.typical_step,
+        found.mean_step,
+        same_pct=_PERCENT * margins.same,
+        change_pct=_PERCENT * margins.change,
+    )
+    return text if alike_pct is None else f"{text} {_every_phase(alike_pct, sides)}"
+
+
+def _basis(sides: _Sides, found: _Found) -> str:
+    return sentences.basis(
+        num_before=len(sides.before),
+        num_after=len(sides.after),
+        drift_pct=_PERCENT * found.drift,
+        is_repeated=_is_repeated(sides),
+        is_interleaved=are_interleaved(sides.before, sides.after),
+        is_counted=any(
+            (waited_share_of(report) or 0.0) >= LIMITS.starved_wait_share for report in (*sides.before, *sides.after)
+        ),
     )
 
 
+def _is_repeated(sides: _Sides) -> bool:
+    return min(len(sides.before), len(sides.after)) > 1
+
+
 def _next(
-    diagnosis: str, sides: _Sides, found: _Found, *, phase: Optional[str], repeats: Optional[int], is_alike: bool
+    diagnosis: str,
+    sides: _Sides,
+    found: _Found,
+    *,
+    phase: Optional[str],
+    behind: Optional[RankPhase],
+    room: Optional[float],
+    is_alike: bool,
 ) -> str:
-    is_repeated = min(len(sides.before), len(sides.after)) > 1
+    if room is not None and room <= math.log1p(found.hosts):
+        return sentences.next_host(_PERCENT * found.hosts)
     if diagnosis == contract.UNDECIDED:
-        return sentences.next_repeats(repeats, is_repeated=is_repeated, is_starved=found.drift >= MOST)
+        repeats = _repeats(sides, found, room)
+        return sentences.next_repeats(repeats, is_repeated=_is_repeated(sides), is_starved=found.drift >= MOST)
     if phase is not None:
-        return sentences.next_step(diagnosis, phase, after=sides.after[-1])
-    has_phases = any(row.phase not in (STEP, REST) for row in found.rows)
-    return sentences.next_without_phase(diagnosis, is_alike=is_alike, is_repeated=is_repeated, has_phases=has_phases)
+        is_new = any(row.phase == phase and row.only == "after" for row in found.rows)
+        rank = behind.rank if behind else None
+        return sentences.next_step(diagnosis, phase, after=sides.after[-1], rank=rank, is_new=is_new)
+    return sentences.next_without_phase(
+        diagnosis,
+        is_alike=is_alike,
+        is_repeated=_is_repeated(sides),
+        has_phases=any(row.phase not in (STEP, REST) for row in found.rows),
+        unmeasured=found.unshared if _is_unmeasured(found.rows) else (),
+    )
+
+
+def _repeats(sides: _Sides, found: _Found, room: Optional[float]) -> Optional[int]:
+    """About how many runs a side would decide: more than there are, or as many that take turns where these did not."""
+    if room is None:
+        return None
+    repeats = deciding_repeats(room, spread=found.spread, floor=math.log1p(found.hosts))
+    would_lower = _is_repeated(sides) and found.drift > found.hosts
+    least = max(len(sides.before), len(sides.after)) + (0 if would_lower else 1)
+    return repeats and max(repeats, least)
+
+
+def _is_unmeasured(rows: Sequence[PhaseChange]) -> bool:
+    """Whether the change of the step is mostly in what is not measured in every run."""
+    change_ms = {row.phase: row.change_ms for row in rows}
+    return abs(change_ms.get(REST, 0.0)) >= LIMITS.culprit_share * abs(change_ms[STEP])
 
 
 def _culprit(diagnosis: str, found: _Found, *, of_typical: int, is_slower: bool) -> Optional[str]:
@@ -218,6 +286,14 @@ def _culprit(diagnosis: str, found: _Found, *, of_typical: int, is_slower: bool)
     phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))
     phase = phase or sentences.culprit(found.rows, is_slower=None if diagnosis == contract.MIXED else is_slower)
     return found.typical_culprit if phase is None and of_typical else phase
+
+
+def _behind(diagnosis: str, found: _Found, phase: Optional[str]) -> Optional[RankPhase]:
+    """The rank behind a change, where the waterfall's own rank spent the time in another phase: waiting."""
+    behind = found.behind
+    if behind is None or behind.phase == phase or diagnosis in (contract.SAME, contract.UNDECIDED):
+        return None
+    return behind
 
 
 def _alike_pct(diagnosis: str, found: _Found) -> Optional[float]:
@@ -266,16 +342,19 @@ def _comparison(sides: _Sides, verdict: CompareVerdict, margins: Margins, found:
         schema_version=SCHEMA_VERSION,
         verdict=verdict,
         margin_pct=rounded(_PERCENT * margins.same),
+        change_margin_pct=rounded(_PERCENT * margins.change),
         drift_pct=rounded(_PERCENT * found.drift) if found else 0.0,
         typical=found.typical_step if found else None,
         mean=found.mean_step if found else None,
         phases=found.rows if found else (),
-        quantities=_quantities(sides),
-        ranks=_ranks(sides) if found else (),
+        quantities=quantities_of(sides.before, sides.after),
+        ranks=rank_changes(sides.before[0], sides.after[0]) if found else (),
         changed=changed_settings(sides.before, sides.after),
         before=tuple(_brief(r, t) for r, t in zip(sides.before, sides.before_times)),
         after=tuple(_brief(r, t) for r, t in zip(sides.after, sides.after_times)),
-        notes=notes_on(sides.before, sides.after, unshared=found.unshared if found else ()),
+        notes=notes_on(
+            sides.before, sides.after, unshared=found.unshared if found else (), rows=found.rows if found else ()
+        ),
     )
 
 
@@ -285,58 +364,6 @@ def _step_change(before_ms: float, after_ms: float, found: Distance) -> StepChan
 
 def _pct(log: float) -> float:
     return rounded(_PERCENT * math.expm1(min(log, _MOST_LOG)))
-
-
-def _quantities(sides: _Sides) -> tuple[Quantity, ...]:
-    rows = [(name, _median(sides.before, of), _median(sides.after, of)) for name, of in _QUANTITIES.items()]
-    return tuple(Quantity(n, a, b, _change_pct(a, b)) for n, a, b in rows if a is not None or b is not None)
-
-
-def _median(reports: Sequence[Report], of: Callable[[Report], Optional[float]]) -> Optional[float]:
-    known = [value for value in (of(report) for report in reports) if value is not None]
-    return median(known) if known else None
-
-
-def _change_pct(before: Optional[float], after: Optional[float]) -> Optional[float]:
-    if before is None or after is None or before <= 0:
-        return None
-    pct = _PERCENT * (after / before - 1)
-    return rounded(pct) if math.isfinite(pct) else None
-
-
-def _peak_bytes(report: Report) -> Optional[float]:
-    memory = report.step_memory
-    found = [info.max for info in (memory.peak_bytes, memory.allocated_bytes) if info is not None]
-    return next((value for value in found if value is not None), None)
-
-
-_QUANTITIES: Final[dict[str, Callable[[Report], Optional[float]]]] = {
-    "samples_per_s": lambda r: r.throughput.samples_per_s,
-    "tokens_per_s": lambda r: r.throughput.tokens_per_s,
-    "steps_per_s": lambda r: r.throughput.steps_per_s,
-    "held_bytes": lambda r: r.step_memory.allocated_bytes.p50 if r.step_memory.allocated_bytes else None,
-    "peak_bytes": _peak_bytes,
-    "startup_s": lambda r: r.run.startup_s,
-}
-
-
-def _ranks(sides: _Sides) -> tuple[RankChange, ...]:
-    """The median and the worst rank, of each side's first run; nothing of a single rank."""
-    found = []
-    for which in ("median", "worst"):
-        one, two = _own_work(sides.before[0], which), _own_work(sides.after[0], which)
-        if one and two and sides.before[0].run.world_size > 1:
-            found.append(RankChange(which, one[0], two[0], one[1], two[1]))
-    return tuple(found)
-
-
-def _own_work(report: Report, which: str) -> Optional[tuple[int, float]]:
-    ranks = report.step_time.ranks
-    rank = ranks.median if which == "median" else ranks.worst
-    row = next((row for row in ranks.by_rank if row.rank == rank), None)
-    if row is None or row.period_ms is None:
-        return None
-    return row.rank, rounded(row.period_ms - (row.phases_ms.get(phases.SYNC) or 0.0))
 
 
 def _brief(report: Report, times: Optional[RunTimes]) -> RunBrief:

@@ -24,15 +24,14 @@ class CompareVerdict:
 
     diagnosis: str  # REGRESSION | IMPROVEMENT | SAME | MIXED | UNDECIDED | INCOMPARABLE
     summary: str
-    where: str  # "+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1"; empty: not to be said
+    where: str  # "+12.4 ms a step [+11.1 to +13.6]: input +12.1, backward +0.2, all else +0.1"; empty: not to be said
     next: str
     basis: str  # what the interval rests on, and how much of it is the floor for drift
-    phase: Optional[str]  # the phase that holds most of what moved
+    phase: Optional[str]  # the phase that holds most of what moved; of `rank` alone where that is not null
     is_slower: bool  # whether a step, typical or mean, takes longer beyond doubt: what `--fail-on regression` fails on
     reasons: tuple[str, ...] = ()  # of INCOMPARABLE
-    repeats: Optional[int] = (
-        None  # of UNDECIDED: about so many runs a side would decide; null: more than 50, or unknown
-    )
+    repeats: Optional[int] = None  # of UNDECIDED: about so many a side would decide; null: over 50, or repeats cannot
+    rank: Optional[int] = None  # of several: whose own work in `phase` changed, which the others wait for
     alike_pct: Optional[float] = None  # every phase that matters changed by about so much; null: they did not
 
 
@@ -43,21 +42,22 @@ class StepChange:
     before_ms: float
     after_ms: float
     change_pct: float
-    low_pct: float
-    high_pct: float
+    low_pct: Optional[float]  # null, as `high_pct`: so few runs, on so full a host, tell nothing
+    high_pct: Optional[float]
 
 
 @dataclass(frozen=True)
 class PhaseChange:
     """A row of the waterfall: the mean of a phase in ms a step before and after, the change, its 95 % interval."""
 
-    phase: str  # a phase, `region:<name>`, "all_else" (what is not measured on both sides), or "step": all of it
+    phase: str  # a phase, `region:<name>`, "all_else" (what is not measured in every run), or "step": all of it
     before_ms: float
     after_ms: float
     change_ms: float
-    low_ms: float
-    high_ms: float
+    low_ms: Optional[float]  # null, as `high_ms`: as `low_pct` of a step
+    high_ms: Optional[float]
     moved: bool  # beyond chance, and beyond the drift that is allowed for
+    only: Optional[str] = None  # before | after: the runs of the other side do not have it, which is 0 there
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,10 @@ class Comparison:
 
     schema_version: int
     verdict: CompareVerdict
-    margin_pct: float  # what SAME means
+    margin_pct: float  # SAME: the whole interval lies within it
+    change_margin_pct: (
+        float  # REGRESSION, IMPROVEMENT: the interval leaves 0 out, and the change itself is more than this
+    )
     drift_pct: float  # the floor: how much of the interval, on either side, is allowed for drift between runs
     typical: Optional[StepChange]  # the median step: what the verdict rests on
     mean: Optional[StepChange]  # all steps together, the rare long ones too

@@ -24,10 +24,16 @@ def allowance(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Com
     the CPU does the work beside other tasks, where the run waited for a core, and where it wandered by itself.
     """
     reports = [run.report for run in before], [run.report for run in after]
-    hosts = 0.0 if have_one_host(*reports) else limits.drift_of_hosts_share
+    hosts = of_hosts(before, after, limits)
     if has_repeats(before, after):
         return hosts + (0.0 if are_interleaved(*reports) else limits.drift_share)
     return min(MOST, hosts + max(_of_one(run, limits) for run in (*before, *after)))
+
+
+def of_hosts(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> float:
+    """The share that is allowed for the difference between hosts, however many repeats there are."""
+    reports = [run.report for run in before], [run.report for run in after]
+    return 0.0 if have_one_host(*reports) else limits.drift_of_hosts_share
 
 
 def has_repeats(before: Sequence[RunTimes], after: Sequence[RunTimes]) -> bool:

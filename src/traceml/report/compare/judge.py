@@ -34,7 +34,7 @@ def direction(found: Distance, margins: Margins) -> int:
     """
     if found.low > 0 and found.estimate > math.log1p(margins.change):
         return SLOWER
-    if found.high < 0 and found.estimate < -math.log1p(margins.change):
+    if found.high < 0 and found.estimate < math.log1p(-margins.change):
         return FASTER
     return 0
 
@@ -52,8 +52,7 @@ def means_the_same(typical: Distance, mean: Distance, margins: Margins) -> bool:
 
 def is_same(found: Distance, margins: Margins) -> bool:
     """Whether the whole interval lies within the margin."""
-    bound = math.log1p(margins.same)
-    return -bound <= found.low and found.high <= bound
+    return math.log1p(-margins.same) <= found.low and found.high <= math.log1p(margins.same)
 
 
 def judge(typical: Distance, mean: Distance, moved: Mapping[str, float], margins: Margins) -> str:
@@ -81,17 +80,28 @@ def has_moved_between(moved: Mapping[str, float], margins: Margins) -> bool:
     return max(shares, default=0.0) > margins.same and min(shares, default=0.0) < -margins.same
 
 
-def deciding_repeats(typical: Distance, margins: Margins, *, spread: float) -> Optional[int]:
-    """About how many runs a side would decide, if the distance stays what it is; None: more than 50.
+def room_to_decide(typical: Distance, margins: Margins) -> Optional[float]:
+    """What half the interval must get under for a verdict, if the distance stays; None: the distance is on a margin.
 
-    Whichever comes first: an interval that leaves 0 out, or one that fits within the margin.
-
-    Args:
-        typical: The distance as it stands.
-        margins: What counts.
-        spread: The standard deviation between repeats, of logarithms.
+    Whichever is wider: an interval that leaves 0 out, or one that fits within the margin.
     """
-    size, change, same = abs(typical.estimate), math.log1p(margins.change), math.log1p(margins.same)
+    size = abs(typical.estimate)
+    change, same = (_bound(share, typical.estimate) for share in (margins.change, margins.same))
     room = [size] if size > change else []
     room += [same - size] if size < same else []
-    return repeats_to_tell(max(room), spread=spread) if room else None
+    return max(room, default=None)
+
+
+def deciding_repeats(room: float, *, spread: float, floor: float) -> Optional[int]:
+    """About how many runs a side would decide; None: more than 50, or the floor alone is as wide as the room.
+
+    Args:
+        room: What half the interval must get under, of logarithms.
+        spread: The standard deviation between repeats, of logarithms.
+        floor: What is added to the interval however many repeats there are.
+    """
+    return repeats_to_tell(room - floor, spread=spread) if room > floor else None
+
+
+def _bound(share: float, estimate: float) -> float:
+    return math.log1p(share) if estimate >= 0 else -math.log1p(-share)

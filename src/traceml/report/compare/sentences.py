@@ -11,6 +11,7 @@ from traceml.schema import phases, units
 
 if TYPE_CHECKING:
     from traceml.report.compare.contract import PhaseChange, StepChange
+    from traceml.report.compare.ranks import RankPhase
     from traceml.report.contract import Report
 
 _MAX_NAMED: Final = 3
@@ -19,6 +20,8 @@ _MAX_LABEL: Final = 40
 _NAMED_SHARE: Final = 0.1  # of what moved; a smaller phase goes into the rest of the sentence
 _MS_UNTIL: Final = 10_000.0
 _TENTHS_UNTIL: Final = 10.0  # percent
+_TIMES_FROM: Final = 300.0  # percent; from there on people think in times
+_PERCENT: Final = 100.0
 _OF_PHASE: Final = {phases.INPUT: "INPUT_BOUND", phases.H2D: "H2D_BOUND"}  # verdicts with advice for one phase
 _OF_RANKS: Final = ("STRAGGLER", "ROTATING_STRAGGLER")  # who the others wait for is behind their waiting
 _STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
@@ -35,11 +38,38 @@ def percent(value: float) -> str:
 
 
 def longer(step: StepChange) -> str:
-    """`15 % longer [12 to 18 %]`, `13 % less time [11 to 15 %]`; the interval in the direction that is said."""
-    change, low, high = step.change_pct, step.low_pct, step.high_pct
-    if change < 0:
-        return f"{percent(-change)} % less time [{percent(-high)} to {percent(-low)} %]"
-    return f"{percent(change)} % longer [{percent(low)} to {percent(high)} %]"
+    """`15 % longer [+12 % to +18 %]`, `13 % less time [-15 % to -11 %]`, `27 times as long [25 to 29 times]`.
+
+    A sign is the change's own everywhere: minus is less time.
+    """
+    change = step.change_pct
+    if change >= _TIMES_FROM:
+        least, most = (units.significant(1 + pct / _PERCENT) for pct in _ends(step))
+        return f"{_alone(change)} [{least} to {most} times]"
+    return f"{_alone(change)} {_interval(step)}"
+
+
+def _alone(change_pct: float) -> str:
+    if change_pct >= _TIMES_FROM:
+        return f"{units.significant(1 + change_pct / _PERCENT)} times as long"
+    return f"{percent(abs(change_pct))} % {'less time' if change_pct < 0 else 'longer'}"
+
+
+def _interval(step: StepChange) -> str:
+    low, high = _ends(step)
+    return f"[{signed_percent(low)} to {signed_percent(high)}]"
+
+
+def _ends(step: StepChange) -> tuple[float, float]:
+    """The interval in percent; both ends are the change itself where none is told."""
+    low, high = (step.change_pct if end is None else end for end in (step.low_pct, step.high_pct))
+    return low, high
+
+
+def signed_percent(value: float) -> str:
+    """`+4.7 %`, `-15 %`, `+0.0 %`."""
+    text = percent(value)
+    return f"{text if text.startswith(_MINUS) else f'+{text}'} %"
 
 
 def every_phase(pct: float, *, causes: Sequence[str], may_be_machine: bool) -> str:
@@ -52,9 +82,8 @@ def every_phase(pct: float, *, causes: Sequence[str], may_be_machine: bool) -> s
 
 
 def change_of(step: StepChange) -> str:
-    """`+0.2 % [-2.0 to 2.3 %]`."""
-    sign = "+" if not percent(step.change_pct).startswith(_MINUS) else ""
-    return f"{sign}{percent(step.change_pct)} % [{percent(step.low_pct)} to {percent(step.high_pct)} %]"
+    """`+0.2 % [-2.0 % to +2.3 %]`."""
+    return f"{signed_percent(step.change_pct)} {_interval(step)}"
 
 
 def from_to(step: StepChange) -> str:
@@ -64,18 +93,14 @@ def from_to(step: StepChange) -> str:
     return f"{after}, was {number if after.endswith(f' {unit}') and ' ' not in unit else before}"
 
 
-def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: float) -> str:
+def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: float, change_pct: float) -> str:
     """The verdict's sentence."""
     told = f"a typical step takes {_longer_or_not(typical)}: {from_to(typical)}"
     if diagnosis == contract.SAME:
         within = f"a typical step takes the same time within {percent(same_pct)} %: {from_to(typical)}"
         return f"{within}, or {change_of(typical)}."
     if diagnosis == contract.UNDECIDED:
-        return (
-            f"{told}. That can be chance."
-            if _has_changed(typical)
-            else f"{told}. Within {percent(same_pct)} % it would be the same."
-        )
+        return f"{told}. {_what_is_open(typical, same_pct=same_pct, change_pct=change_pct)}"
     if diagnosis != contract.MIXED:
         return f"{told}."
     if _crosses_zero(mean) and not _crosses_zero(typical):
@@ -85,17 +110,24 @@ def summary(diagnosis: str, typical: StepChange, mean: StepChange, *, same_pct: 
     return f"{told}; all steps together take {longer(mean)}, so rare long steps changed otherwise than the typical one."
 
 
-def summary_of_starved(typical: StepChange) -> str:
-    """The sentence of a pair that is not judged: without the interval, which would be as wide as the page."""
-    change = longer(typical).partition(" [")[0]
-    return f"a typical step takes {change}: {from_to(typical)}. One run a side tells nothing of it."
+def _what_is_open(typical: StepChange, *, same_pct: float, change_pct: float) -> str:
+    if not _crosses_zero(typical):
+        return f"That is more than chance; whether it is more than {percent(change_pct)} % is open."
+    return "That can be chance." if _has_changed(typical) else f"Within {percent(same_pct)} % it would be the same."
+
+
+def summary_of_starved(typical: StepChange, *, num_before: int, num_after: int) -> str:
+    """The sentence of runs that are not judged: without the interval, which would be as wide as the page."""
+    runs = "One run a side tells" if num_before == num_after == 1 else f"{num_before} against {num_after} tell"
+    return f"a typical step takes {_alone(typical.change_pct)}: {from_to(typical)}. {runs} nothing of it."
 
 
 def _longer_or_not(step: StepChange) -> str:
     """As `longer`; `as long as before, give or take 10 %` where that would say 0.0 % longer."""
     if _has_changed(step):
         return longer(step)
-    return f"as long as before, give or take {percent(max(-step.low_pct, step.high_pct))} %"
+    low, high = _ends(step)
+    return f"as long as before, give or take {percent(max(-low, high))} %"
 
 
 def _has_changed(step: StepChange) -> bool:
@@ -103,36 +135,57 @@ def _has_changed(step: StepChange) -> bool:
 
 
 def _crosses_zero(step: StepChange) -> bool:
-    return step.low_pct <= 0 <= step.high_pct
+    low, high = _ends(step)
+    return low <= 0 <= high
 
 
-def where(rows: Sequence[PhaseChange], diagnosis: str, *, phase: Optional[str] = None, is_starved: bool = False) -> str:
-    """`+12.4 ms a step [11.1 to 13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said.
+def where(
+    rows: Sequence[PhaseChange],
+    diagnosis: str,
+    *,
+    phase: Optional[str] = None,
+    behind: Optional[RankPhase] = None,
+    is_alike: bool = False,
+) -> str:
+    """`+12.4 ms a step [+11.1 to +13.6]: input +12.1, backward +0.2, all else +0.1`: the parts add up to what is said.
 
     Args:
         rows: The waterfall.
         diagnosis: The verdict's.
         phase: The one that the verdict names: where no mean moved it is named for the typical step.
-        is_starved: The interval says nothing.
+        behind: The rank whose own work changed: the rows are of one that waits for it.
+        is_alike: Every phase changed by the same share: none is named.
     """
     whole = next((row for row in rows if row.phase == STEP), None)
     if whole is None:
         return ""
     size, unit = size_of([whole.before_ms, whole.after_ms])
-    change, low, high = (ms / size for ms in (whole.change_ms, whole.low_ms, whole.high_ms))
-    decimals = decimals_for([change] if is_starved else [change, low, high])
+    change = whole.change_ms / size
+    ends = [end / size for end in (whole.low_ms, whole.high_ms) if end is not None]
+    decimals = decimals_for([change, *ends] if ends else [whole.before_ms / size, whole.after_ms / size])
     said = f"{signed(change, decimals)} {unit} a step"
-    said += "" if is_starved else f" [{low:,.{decimals}f} to {high:,.{decimals}f}]"
+    said += f" [{' to '.join(signed(end, decimals) for end in ends)}]" if ends else ""
+    if is_alike:
+        return f"{said}: every phase by about the same share"
     if len(rows) == 1:
         return said
     moved = any(row.moved for row in rows if row.phase != STEP)
-    parts = [(phase_label(row.phase), row.change_ms / size) for row in _named(rows)]
+    named = _named(rows)
+    parts = [(phase_label(row.phase), row.change_ms / size) for row in named]
     if not moved and (diagnosis == contract.SAME or not parts):
         return f"{said}: {_NONE_MOVED}"
     rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
-    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (ALL_ELSE, rest)))
+    others = [row for row in rows if row.phase != STEP and row not in named and round(row.change_ms / size, decimals)]
+    most = max((abs(part) for _, part in parts), default=0.0)
+    # One row that is left, and that one would look for, is called as the table calls it.
+    else_ = phase_label(others[0].phase) if len(others) == 1 and abs(rest) > _NAMED_SHARE * most else ALL_ELSE
+    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (else_, rest)))
+    if behind is not None:
+        waits = "the others wait for it" if behind.change_ms > 0 else "the others wait less for it"
+        rank = f"rank {behind.rank} in {phase_label(behind.phase)} {signed(behind.change_ms / size, decimals)} {unit}"
+        return f"{said}: {rank}, {waits}; the median rank: {told}"
     none_moved = f"{_NONE_MOVED} in the mean, {phase_label(phase)} in a typical step" if phase else _NONE_MOVED
-    return f"{said}: {told}" if moved else f"{said}: {none_moved}; {told}"
+    return f"{said}: {told}" if moved or not ends else f"{said}: {none_moved}; {told}"
 
 
 def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Optional[str]:
@@ -143,24 +196,33 @@ def culprit(rows: Sequence[PhaseChange], *, is_slower: Optional[bool]) -> Option
     return max(moved, key=lambda row: abs(row.change_ms)).phase if moved else None
 
 
-def next_step(diagnosis: str, phase: str, *, after: Report) -> str:
+def next_step(diagnosis: str, phase: str, *, after: Report, rank: Optional[int] = None, is_new: bool = False) -> str:
     """One thing to do about a phase that takes longer, or another time; of other verdicts nothing."""
     if diagnosis not in (contract.REGRESSION, contract.MIXED):
         return "nothing"
     name, verdict = phase_label(phase), after.verdict
+    if rank is not None:
+        return f"look at what changed {'' if phase == phases.BETWEEN_STEPS else 'in '}{name} of rank {rank}"
     if phase == phases.SYNC and verdict.diagnosis in _OF_RANKS and verdict.next:
         return f"{short(verdict.summary)} {short(verdict.next)}"
     if verdict.diagnosis == _OF_PHASE.get(phase) and verdict.next:
         return f"{name}: {short(verdict.next)}"
+    if is_new:
+        return f"look at {name}, which only the runs after have"
     return f"look at what changed {name if phase == phases.BETWEEN_STEPS else f'in {name}'}"
 
 
-def next_without_phase(diagnosis: str, *, is_alike: bool, is_repeated: bool, has_phases: bool) -> str:
+def next_without_phase(
+    diagnosis: str, *, is_alike: bool, is_repeated: bool, has_phases: bool, unmeasured: Sequence[str]
+) -> str:
     """What to do about a step that takes longer when no phase is to be named."""
     if diagnosis not in (contract.REGRESSION, contract.MIXED):
         return "nothing"
     if not has_phases:
         return "compare runs on one clock: they show which phase it is"
+    if unmeasured and not is_alike:
+        names = ", ".join(phase_label(phase) for phase in unmeasured)
+        return f"trace both sides alike: all else holds {names}, which is not measured in every run"
     if is_alike and is_repeated:
         return "look at what all phases share: versions, threads, precision, the size of the data"
     if is_repeated:
@@ -177,8 +239,14 @@ def next_repeats(repeats: Optional[int], *, is_repeated: bool, is_starved: bool)
         return f"about {_in_turns(repeats, would='would decide if the difference stays')}"
     if is_repeated:
         return "more than 50 runs a side would decide if the difference stays; a wider `--margin` asks for less"
-    most = "more than 50 runs a side would decide if runs differ as much as the floor allows for"
-    return f"{most}; {_in_turns(_USUAL_REPEATS, would='show how much they do')}"
+    return f"{_in_turns(_USUAL_REPEATS, would='show how much runs differ')}; more than 50 may be needed to decide"
+
+
+def next_host(hosts_pct: float) -> str:
+    """What to do where the allowance for different hosts, which no repeats lower, is what leaves it open."""
+    return (
+        f"run both on the same host: {percent(hosts_pct)} % is allowed for what hosts differ by, whatever the repeats"
+    )
 
 
 def _in_turns(repeats: int, *, would: str = "") -> str:

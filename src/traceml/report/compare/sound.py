@@ -21,6 +21,9 @@ _LONGEST_PHASE: Final = 4_096  # characters
 #: Of numbers that are rounded to five digits, and of quantiles from buckets of 2 %.
 _WITHIN: Final = 0.03
 _LEAST_MS: Final = 0.01
+_SHORTEST_MS: Final = 1e-6  # a nanosecond: no step is shorter
+#: Of the steady steps that a rank has, at least so many are in blocks; all of them, as we write it.
+_IN_BLOCKS: Final = 0.5
 #: A phase below that share of its block is left out of it, at most (a small file: report/trim.py).
 _LEFT_OUT: Final = 0.05
 _MERGED: Final = "number of blocks"  # how the note begins, where every two blocks became one
@@ -76,6 +79,7 @@ def _numbers(report: Report) -> Iterator[tuple[str, Optional[float], float]]:
     for row in time.ranks.by_rank:
         yield "step_time.ranks.by_rank", row.period_ms, _MOST
         yield "step_time.ranks.by_rank", row.rank, _MOST_RANKS
+        yield "step_time.ranks.by_rank", row.steps, _MOST
         yield from (("step_time.ranks.by_rank", ms, _MOST) for ms in row.phases_ms.values())
     for key, value in vars(report.throughput).items():
         yield f"throughput.{key}", value, _MOST
@@ -92,7 +96,9 @@ def _numbers(report: Report) -> Iterator[tuple[str, Optional[float], float]]:
 
 def _is_block(block: BlockInfo) -> bool:
     periods = [ms for ms in (block.period_ms, block.wall_period_ms) if ms is not None]
-    is_timed = all(0 < ms <= _MOST for ms in periods) and all(0 <= ms <= _MOST for ms in block.mean_ms.values())
+    is_timed = all(_SHORTEST_MS <= ms <= _MOST for ms in periods) and all(
+        0 <= ms <= _MOST for ms in block.mean_ms.values()
+    )
     return is_timed and 1 <= block.steps <= _MOST
 
 
@@ -108,6 +114,7 @@ def _contradictions(report: Report) -> Iterator[str]:
     """Between the blocks, which the verdict rests on, and what the same steps came to in all."""
     time = report.step_time
     mean_ms, blocks = time.period_ms.mean, time.blocks
+    yield from _missing_steps(time)
     if not blocks or mean_ms is None or report.run.steps < 1:
         return  # nothing to compare: refused, or undecided, as such
     if sum(block.steps for block in blocks) > report.run.steps:
@@ -128,6 +135,14 @@ def _contradictions(report: Report) -> Iterator[str]:
     yield from _medians_apart(time.period_ms, medians, is_merged=is_merged)
     if walls and time.wall_period_ms is not None:
         yield from _medians_apart(time.wall_period_ms, walls, is_merged=is_merged)
+
+
+def _missing_steps(time: StepTimeInfo) -> Iterator[str]:
+    ranks = time.ranks
+    steady = next((row.steps for row in ranks.by_rank if row.rank == ranks.median), 0)
+    held = sum(block.steps for block in time.blocks)
+    if held < _IN_BLOCKS * steady:
+        yield f"its blocks hold {units.count(held)} of {units.count(steady)} steady steps"
 
 
 def _disagreeing(time: StepTimeInfo, parts: Mapping[str, float], *, is_merged: bool) -> Iterator[str]:

@@ -76,8 +76,8 @@ def parts_of(run: RunTimes, phases: tuple[str, ...]) -> BlockTimes:
 
 
 def means_of(run: RunTimes, phases: tuple[str, ...]) -> dict[str, float]:
-    """The exact mean of each part of `parts_of`; they add up to the step's."""
-    found = {phase: run.phase_ms[phase] for phase in phases}
+    """The exact mean of each part of `parts_of`; they add up to the step's. A phase that the run does not have is 0."""
+    found = {phase: run.phase_ms.get(phase, 0.0) for phase in phases}
     return {STEP: run.mean_ms, **found, REST: run.mean_ms - sum(found.values())}
 
 

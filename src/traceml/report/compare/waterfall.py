@@ -36,6 +36,7 @@ class Waterfall:
     def __init__(self, before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> None:
         everyone = (*before, *after)
         self.shared, self.unshared = _shared_phases(everyone)
+        self._sides = before, after
         self._limits = limits
         self._is_repeated = has_repeats(before, after)
         self._means = [[means_of(run, self.shared) for run in side] for side in (before, after)]
@@ -123,7 +124,17 @@ class Waterfall:
         least = self._limits.phase_share * min(self.step_ms)
         moved = (found.low > 0 or found.high < 0) and abs(change) > least
         low, high = min(max(found.low, -before), change), max(found.high, change)  # nobody loses more than it had
-        return PhaseChange(name, rounded(before), rounded(after), rounded(change), rounded(low), rounded(high), moved)
+        only = self._only(name)
+        return PhaseChange(
+            name, rounded(before), rounded(after), rounded(change), rounded(low), rounded(high), moved, only
+        )
+
+    def _only(self, name: str) -> Optional[str]:
+        """The side whose runs alone have the phase."""
+        if name in (STEP, REST):
+            return None
+        has_before, has_after = (any(name in run.phase_ms for run in side) for side in self._sides)
+        return None if has_before and has_after else "before" if has_before else "after"
 
     def _mean_of(self, side: int, name: str) -> float:
         return fmean(means[name] for means in self._means[side])
@@ -163,10 +174,20 @@ def _averaged(runs: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _shared_phases(everyone: Sequence[RunTimes]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The phases that were measured in every run, and those that were in some only."""
+    """The phases that are known of every run, and those that are unmeasured in some."""
     names = dict.fromkeys(phases.PHASES)
     names.update(dict.fromkeys(sorted({name for run in everyone for name in run.phase_ms} - set(phases.PHASES))))
     known = [name for name in names if any(run.phase_ms.get(name) for run in everyone)]
-    unshared = tuple(name for name in known if not all(name in run.phase_ms for run in everyone))
+    unshared = tuple(name for name in known if not all(_is_known(run, name) for run in everyone))
     hidden = {*unshared, *(where for name in unshared for where in _HIDES.get(name, _RESTS))}
     return tuple(name for name in known if name not in hidden), unshared
+
+
+def _is_known(run: RunTimes, name: str) -> bool:
+    """Whether the phase was measured, or is surely not there: a region that was never entered, no compilation."""
+    if name in run.phase_ms:
+        return True
+    if name == phases.COMPILE:
+        return run.report.run.compilations == 0
+    num_regions = sum(other.startswith(phases.REGION_PREFIX) for other in run.phase_ms)
+    return name.startswith(phases.REGION_PREFIX) and num_regions < phases.MAX_REGIONS  # more go without a name

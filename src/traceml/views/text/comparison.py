@@ -41,7 +41,8 @@ class Row(NamedTuple):
     before: str
     after: str
     change: str
-    interval: str  # or "within chance"
+    interval: str  # as numbers
+    is_chance: bool
     change_ms: Optional[float]
 
 
@@ -95,14 +96,21 @@ def table(found: Comparison) -> list[Row]:
     return [
         Row(
             label,
-            f"{row.before_ms / size:,.{decimals}f} {unit}",
-            f"{row.after_ms / size:,.{decimals}f} {unit}",
+            _time(row, "before", f"{row.before_ms / size:,.{decimals}f} {unit}"),
+            _time(row, "after", f"{row.after_ms / size:,.{decimals}f} {unit}"),
             f"{signed(row.change_ms / size, decimals)} {unit}",
             _interval(row, size, decimals),
+            # Phases that changed alike were told from chance together.
+            not row.moved and row.phase != STEP and row.low_ms is not None and found.verdict.alike_pct is None,
             row.change_ms if row.moved and row.phase != STEP else None,
         )
         for label, row in zip(labels, rows)
     ]
+
+
+def whose(found: Comparison) -> str:
+    """Of several ranks, whose phases the waterfall shows; of one nothing."""
+    return "median rank" if found.ranks and found.phases else ""
 
 
 def _unique(labels: Sequence[str]) -> list[str]:
@@ -125,7 +133,7 @@ def _lines(found: Comparison, width: int, *, ascii_only: bool) -> Iterator[str]:
     yield ""
     cells = table(found)
     if cells:
-        yield from _waterfall(cells, width, ascii_only=ascii_only)
+        yield from _waterfall(cells, width, whose=whose(found), ascii_only=ascii_only)
         yield ""
     last = ""
     for label, text in facts(found):
@@ -144,18 +152,17 @@ def _side(runs: Sequence[RunBrief]) -> str:
     return name if len(runs) == 1 else f"{name} and {len(runs) - 1} more"
 
 
-def _waterfall(rows: list[Row], width: int, *, ascii_only: bool) -> Iterator[str]:
-    rows = [Row("", "before", "after", "change", "", None), *rows]
-    label, before, after, change, interval = (
-        max(columns.width_of(text) for text in texts) for texts in list(zip(*rows))[:5]
-    )
+def _waterfall(rows: list[Row], width: int, *, whose: str, ascii_only: bool) -> Iterator[str]:
+    rows = [Row(whose, "before", "after", "change", "", is_chance=False, change_ms=None), *rows]
+    cells = [(*row[:4], "within chance" if row.is_chance else row.interval) for row in rows]
+    label, before, after, change, interval = (max(columns.width_of(text) for text in texts) for texts in zip(*cells))
     label = max(label, _LABEL - 2)
     room = min(_BARS, width - _INDENT - label - before - after - change - interval - 5 * 2)
     most = max((abs(row.change_ms) for row in rows if row.change_ms is not None), default=0.0)
-    for row in rows:
+    for row, (*_, said) in zip(rows, cells):
         line = " " * _INDENT + columns.pad(row.label, label)
         line += f"  {row.before:>{before}}  {row.after:>{after}}  {row.change:>{change}}  "
-        line += columns.pad(row.interval, interval)
+        line += columns.pad(said, interval)
         if row.change_ms is not None and most > 0 and room > 0:
             line += "  " + _bar(row.change_ms / most * room, ascii_only=ascii_only)
         yield columns.fit(line, width)  # of numbers that a summary can hold, not a training
@@ -167,10 +174,14 @@ def _bar(cells: float, *, ascii_only: bool) -> str:
     return (full if cells > 0 else light) * round(abs(cells))
 
 
+def _time(row: PhaseChange, side: str, text: str) -> str:
+    return text if row.only in (None, side) else "not there"
+
+
 def _interval(row: PhaseChange, size: float, decimals: int) -> str:
-    if not row.moved and row.phase != STEP:
-        return "within chance"
-    return f"[{row.low_ms / size:,.{decimals}f} to {row.high_ms / size:,.{decimals}f}]"
+    if row.low_ms is None or row.high_ms is None:
+        return "not told"
+    return f"[{signed(row.low_ms / size, decimals)} to {signed(row.high_ms / size, decimals)}]"
 
 
 def _folded(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
@@ -193,12 +204,21 @@ def _folded(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
     if max(before, after) < least / 10 and not (rest and rest.moved):
         return [*shown, whole]
     moved = bool(rest and rest.moved)
-    low, high = (change + (getattr(rest, key) - rest.change_ms if rest else 0.0) for key in ("low_ms", "high_ms"))
+    inside = [rest] if rest and rest.moved else [row for row in rows if row not in (*shown, whole)]
+    low, high = (_end_of(inside, key, change) for key in ("low_ms", "high_ms"))
     made = replace(
         whole, phase=REST, before_ms=max(0.0, before), after_ms=max(0.0, after), change_ms=change, low_ms=low,
         high_ms=high, moved=moved,
     )  # fmt: skip
     return [*shown, made, whole]
+
+
+def _end_of(inside: Sequence[PhaseChange], key: str, change: float) -> Optional[float]:
+    """An end of the interval of several rows together: the widest of theirs, for the drift can have met any, once."""
+    ends = [(getattr(row, key), row.change_ms) for row in inside]
+    if any(end is None for end, _ in ends):
+        return None
+    return change + max((end - middle for end, middle in ends), key=abs, default=0.0)
 
 
 def _is_known(row: Quantity, label: str) -> bool:
