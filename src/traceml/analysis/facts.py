@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Mapping, Optional
+from typing import Final, Mapping, Optional
 
 from traceml.schema import phases
 from traceml.schema.distribution import Distribution
 from traceml.schema.records import Event, LoaderInfo, MemoryReading, RankState
 from traceml.schema.syncs import UnitSums
+
+_BEHIND: Final = 1.25  # times the own work of the next faster rank
 
 
 @dataclass(frozen=True)
@@ -233,10 +235,22 @@ class Facts:
     notes: tuple[str, ...] = ()  # one sentence each: what had to be counted in, or could not be told apart
     ending: Ending = field(default_factory=Ending)
     ledger: Optional[LedgerFacts] = None  # None: nobody has aligned ranks
+    calm: Optional[Facts] = None  # the same without a few very long waits; None: there are none
+    outliers: tuple[tuple[int, int], ...] = ()  # those waits: the last step of each, and what it cost in ns
 
     @property
     def median_rank(self) -> Optional[RankFacts]:
-        """The rank whose mean own work is the lower median, None without steady steps anywhere."""
+        """The rank whose mean own work is the lower median, None without steady steps anywhere.
+
+        Where half of three and more ranks, or more, are behind the others by a quarter, it is the median of the others.
+        """
         steady = [rank for rank in self.ranks if rank.num_steady]
-        ordered = sorted(steady, key=lambda r: (r.total_ns - (r.phase_ns(phases.SYNC) or 0)) / r.num_steady)
-        return ordered[(len(ordered) - 1) // 2] if ordered else None
+        if not steady:
+            return None
+        own_ns = {id(r): (r.total_ns - (r.phase_ns(phases.SYNC) or 0)) / r.num_steady for r in steady}
+        ordered = sorted(steady, key=lambda r: own_ns[id(r)])
+        middle = (len(ordered) - 1) // 2
+        for at in range(middle, 0, -1):
+            if own_ns[id(ordered[at])] >= _BEHIND * own_ns[id(ordered[at - 1])]:
+                return ordered[(at - 1) // 2]
+        return ordered[middle]

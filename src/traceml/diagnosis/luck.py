@@ -10,12 +10,14 @@ _MIN_BLOCKS: Final = 4
 _MANY: Final = 2_000  # beyond, the bound is far below every limit or far above it
 
 
-def chance_of_last(num_last: int, num_units: int, num_ranks: int) -> float:
+def chance_of_last(num_last: int, num_units: int, num_ranks: int, *, num_named: int = 1) -> float:
     """The chance that any of `num_ranks` equal ranks is last in at least `num_last` of `num_units` units.
+
+    With `num_named` it is that of these ranks together, which is not yet times the ways to choose them.
 
     Exact (a binomial tail, times the ranks) up to 2,000 units; beyond, an upper bound of it.
     """
-    p = 1 / num_ranks
+    p, ways = num_named / num_ranks, num_ranks if num_named == 1 else 1
     if num_last <= num_units * p:
         return 1.0
     if num_units > _MANY:
@@ -23,9 +25,9 @@ def chance_of_last(num_last: int, num_units: int, num_ranks: int) -> float:
         distance = share * math.log(share / p)
         if share < 1:
             distance += (1 - share) * math.log((1 - share) / (1 - p))
-        return min(1.0, num_ranks * math.exp(-num_units * distance))
+        return min(1.0, ways * math.exp(-num_units * distance))
     tail = math.fsum(_probability(number, num_units, p) for number in range(num_last, num_units + 1))
-    return min(1.0, num_ranks * tail)
+    return min(1.0, ways * tail)
 
 
 def clumping(lasts: Sequence[tuple[int, int]]) -> float:

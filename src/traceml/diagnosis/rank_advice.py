@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Iterator
+from typing import TYPE_CHECKING, Final, Iterator, Sequence
 
 from traceml.diagnosis.loader_advice import loader_in_words
 from traceml.schema import units
@@ -40,14 +40,37 @@ _BY_PHASE: Final = {
 }
 
 
-def advice_for(facts: Facts, rank: int, phase: str) -> str:
-    """The next action for a rank that is late in a phase."""
+_SEVERAL: Final = "compare the length of their batches and their devices or cores with the others'; then {profile}"
+_ALONE: Final = {
+    EVAL: "let all ranks evaluate a part each, or evaluate less often",
+    CHECKPOINT: "save asynchronously or less often, or let every rank save its part",
+    GC: "gc.freeze() before the loop, and gc.collect() in all ranks at the same step",
+    INPUT: "find what stalled the loader of rank {rank} in those steps: slow items, a slow worker, or its storage",
+    IN_STEP: 'put `with traceml.region("name"):` around what only rank {rank} does inside the step',
+    BETWEEN_STEPS: "rank {rank}: do in a thread, or less often, what only it does between steps (evaluation, saving, "
+    "uploading)",
+}
+
+
+def advice_for(facts: Facts, ranks: Sequence[int], phase: str) -> str:
+    """The next action for ranks that are late in a phase."""
+    named = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {units.listed(ranks)}"
+    of_theirs = "its loader has" if len(ranks) == 1 else "their loaders have"
     if phase == INPUT:
-        loader = next(_loaders(facts, rank), None)
-        return f"look at the data and storage of rank {rank} and the cores its loader has; {loader_in_words(loader)}"
+        loader = next(_loaders(facts, ranks[0]), None)
+        return f"look at the data and storage of {named} and the cores {of_theirs}; {loader_in_words(loader)}"
     if phase.startswith(REGION_PREFIX):
-        return f"look at the region '{region_name(phase)}' of rank {rank}, or let all ranks share its work"
-    return f"rank {rank}: " + _BY_PHASE[phase].format(profile=profile_snippet(rank))
+        return f"look at the region '{region_name(phase)}' of {named}, or let all ranks share its work"
+    if len(ranks) > 1 and phase in (FORWARD, BACKWARD):
+        return f"{named}: {_SEVERAL.format(profile=profile_snippet(ranks[0]))}"
+    return f"{named}: " + _BY_PHASE[phase].format(profile=profile_snippet(ranks[0]))
+
+
+def alone_advice(rank: int, phase: str) -> str:
+    """The next action where all wait for what one rank does alone in a few steps."""
+    if phase.startswith(REGION_PREFIX):
+        return f"let all ranks share the work of the region '{region_name(phase)}', or do it less often or in a thread"
+    return _ALONE[phase].format(rank=rank)
 
 
 def profile_snippet(rank: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from traceml.schema import units
 from traceml.schema.distribution import Distribution, middle_of
-from traceml.schema.phases import BACKWARD, FORWARD, GC, INPUT, OPTIMIZER, PHASE_INDEX, label
+from traceml.schema.phases import BACKWARD, BETWEEN_STEPS, FORWARD, GC, IN_STEP, INPUT, OPTIMIZER, PHASE_INDEX, label
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts, RankFacts
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 #: The model's own work.
 COMPUTE_PHASES: Final = (FORWARD, BACKWARD, OPTIMIZER)
+
+#: How a phase that is no place by its label is said as one.
+PLACES: Final = {BETWEEN_STEPS: "between steps", IN_STEP: "in the rest of the step"}
 
 _NS_PER_MS: Final = 1e6
 _NEARLY_ALL: Final = 0.995

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final, Optional
 from traceml.diagnosis.core_waits import core_wait_note
 from traceml.diagnosis.finding import INFO, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, undecided
+from traceml.diagnosis.group import group_behind
 from traceml.diagnosis.ledger_price import UnitCost, drift_ns, impact_of, unit_cost
 from traceml.diagnosis.luck import chance_of_last, clumping
 from traceml.diagnosis.price import NS_PER_MS, rule_text, severity_of
 from traceml.diagnosis.rank_advice import advice_for
-from traceml.diagnosis.sentences import part_of, share_in_words
+from traceml.diagnosis.sentences import PLACES, part_of, share_in_words
 from traceml.schema import units
-from traceml.schema.phases import BETWEEN_STEPS, IN_STEP, label
+from traceml.schema.phases import label
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts, LedgerFacts, RankFacts
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from traceml.schema.syncs import UnitSums
 
 _PAIR: Final = 2
-_PLACES: Final = {BETWEEN_STEPS: "between steps", IN_STEP: "in the rest of the step"}
 _MOST_UNITS: Final = 0.5
 _NUM_NAMED: Final = 3
+_CLEARLY_MORE: Final = 1.5
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,21 @@ def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     of what all would win counts. The rank must come last more often than by luck (1 in 10,000), and 60 % of what it
     does more than the others' median must be in one phase. The price is a replay with this rank like the others.
 
+    Several ranks that are always behind in the same phase are named together, compared with the faster ones.
+
     Next: fits the phase: its loader, its batches, its device, or what only this rank does between the steps.
     """
+    single, several = _single(facts, limits), group_behind(facts, limits)
+    if single is None or several is None:
+        return several or single
+    return several if _ms(several) >= _CLEARLY_MORE * _ms(single) else single
+
+
+def _ms(finding: Finding) -> float:
+    return finding.impact.ms if finding.impact is not None else 0.0
+
+
+def _single(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     late = late_rank(facts, limits)
     if late is None or late.coverage < limits.excess_coverage or _core_wait(late, facts, limits):
         return None
@@ -70,7 +84,7 @@ def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         severity=severity_of(impact, late.judged, limits),
         summary=_summary(late, impact),
         why=_why(late),
-        next=advice_for(facts, late.rank, late.phase),
+        next=advice_for(facts, (late.rank,), late.phase),
         rule=rule_text(straggler),
         evidence=_evidence(late, limits),
         ranks=(late.rank,),
@@ -96,7 +110,7 @@ def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     where = (
         "in every phase"
         if late.coverage < limits.excess_coverage
-        else _PLACES.get(late.phase, f"in {label(late.phase)}")
+        else PLACES.get(late.phase, f"in {label(late.phase)}")
     )
     named = list(late.excess_ns.items())[:_NUM_NAMED]
     more = ", ".join(f"{units.clean(label(name))} {units.duration(ns / late.cost.steps_a_unit)}" for name, ns in named)
@@ -153,7 +167,7 @@ def _late(ledger: LedgerFacts, at: int, judged: RankFacts, limits: Thresholds) -
 
 
 def _summary(late: Late, impact: Impact) -> str:
-    where = _PLACES.get(late.phase, f"in {units.clean(label(late.phase))}")
+    where = PLACES.get(late.phase, f"in {units.clean(label(late.phase))}")
     if len(late.whole.ranks) == _PAIR:
         other = late.whole.ranks[1 - late.at]
         return f"Rank {late.rank} is {units.duration(impact.ms * NS_PER_MS)} behind rank {other} {where}."

@@ -66,6 +66,14 @@ class Thresholds:
     last_by_luck: float = 1e-4
     #: Ranks that are late in turn, or by luck, share what could be won; one that validates alone held 97 % of it.
     gain_of_one: float = 0.80
+    #: A tenth of the time is worth a word to whoever lets one rank evaluate or save alone ...
+    alone_share: float = 0.10
+    #: ... and what nobody named must have come twice: once is an event.
+    min_spells: int = 2
+    #: Ranks that are behind together are so by about as much; beside one that is late the next is so by noise.
+    alike_share: float = 0.50
+    #: Of two ranks in turn one holds half of the waits and some more by noise; one that is late alone, nearly all.
+    gain_of_pair: float = 0.75
     #: A true cause at 20 ms covers 0.9 and more of what its rank does more; the best phase beside a busy core 0.49.
     excess_coverage: float = 0.6
     #: Healthy runs lose up to 6 % to whoever happens to be last, 9 beside other jobs; delays of 5 ms in turn 15 to 21.
@@ -80,6 +88,10 @@ class Thresholds:
     comm_share: float = 0.20
     #: A fifth of the time in waits for one another is no step of which to say that all is well, whoever is to blame.
     waiting_share: float = 0.20
+    #: A turn for a core takes milliseconds and comes in most steps; longer waits have another reason (not measured) ...
+    max_turn_ns: int = 100_000_000
+    #: ... and there is none to wait for unless the host's cores are taken.
+    full_host_percent: float = 85.0
     #: A few steps that do not line up are an odd batch; a twentieth of them is another kind of run.
     unaligned_share: float = 0.05
     #: Syncs end together within 5 ms in 95 % of the units; half a unit apart, in half of them, is a shift by a step.

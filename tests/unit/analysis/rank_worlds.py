@@ -43,6 +43,8 @@ class World:
     after_sync: bool = False  # the delay in `in_step` comes behind the sync
     length_noise: float = 0.0  # batches of other lengths: forward and backward move with their tokens
     slow_rank: Mapping[int, float] = field(default_factory=dict)  # how many times as slow in everything
+    also_late: tuple[int, ...] = ()  # further ranks with the same delay
+    pauses: Mapping[tuple[int, int], float] = field(default_factory=dict)  # ms between steps, by step and rank
 
 
 def simulate(world: World, num_steps: int) -> list[list[StepRecord]]:
@@ -66,6 +68,7 @@ def simulate(world: World, num_steps: int) -> list[list[StepRecord]]:
                     part[name] *= world.slow_rank.get(rank, 1.0)
             is_late = (
                 rank == world.rank
+                or rank in world.also_late
                 or (world.is_turning and rank == turn)
                 or (not world.is_turning and world.rank is None)
             )
@@ -74,6 +77,7 @@ def simulate(world: World, num_steps: int) -> list[list[StepRecord]]:
                     after if world.phase == "optimizer" or (world.after_sync and world.phase == "in_step") else before
                 )
                 part[world.phase] = part.get(world.phase, 0.0) + world.delay_ms * math.exp(rng.gauss(0, 0.03))
+            before["between_steps"] += world.pauses.get((step, rank), 0.0)
             befores.append(before)
             afters.append(after)
             tokens.append(round(4096 * length))
