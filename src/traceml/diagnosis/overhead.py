@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Optional
 
+from traceml.diagnosis.alone import alone
 from traceml.diagnosis.finding import CRITICAL, INFO, WARNING, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, waits_often, waits_steadily
 from traceml.diagnosis.loader_advice import epoch_advice
@@ -28,6 +29,7 @@ from traceml.diagnosis.sentences import (
     unseen_compute,
     unseen_note,
 )
+from traceml.diagnosis.straggler import straggler
 from traceml.schema import units
 from traceml.schema.phases import (
     BETWEEN_STEPS,
@@ -83,9 +85,26 @@ def overhead_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     regions, and input that comes in a few long waits (the start of an epoch, a stalled loader). The price is that of
     the largest part alone.
 
+    Where all wait for what one rank does alone, that is told instead where it costs more (or nothing else is told).
+
     Next: fits the part: evaluate or save less often, look inside the region, `persistent_workers=True`, `gc.freeze()`,
     or a `traceml.region` where no name is known yet.
     """
+    of_all, of_one = _of_all_ranks(facts, limits), _not_told_yet(alone(facts, limits), facts, limits)
+    if of_all is None or of_one is None:
+        return of_all or of_one
+    return max((of_all, of_one), key=lambda finding: finding.impact.ms if finding.impact else 0.0)
+
+
+def _not_told_yet(found: Optional[Finding], facts: Facts, limits: Thresholds) -> Optional[Finding]:
+    """What one rank does alone, where that rank is not named as a straggler for it."""
+    if found is None:
+        return None
+    named = straggler(facts, limits)
+    return None if named is not None and set(found.ranks) <= set(named.ranks) else found
+
+
+def _of_all_ranks(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     rank = judged_rank(facts, limits)
     if rank is None:
         return None
