@@ -10,6 +10,7 @@ from traceml.analysis.chunks import NameRegion, chunks_of, with_walls
 from traceml.analysis.core_waits import core_wait_share
 from traceml.analysis.facts import MOST_STEPS, DeviceFacts, Ending, Facts, RankFacts, is_absent_when_unseen
 from traceml.analysis.ledger_facts import ledger_facts
+from traceml.analysis.outlying import outlying, steps_of
 from traceml.analysis.surroundings import memory_of, system_of
 from traceml.analysis.warmup import Warmup, find_warmup
 from traceml.schema.distribution import Distribution, bucket_of
@@ -85,8 +86,9 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
     if clock is None:
         clock = _clock_of(ranks, notes)
         ranks = tuple(map(_on_device, ranks)) if clock == "device" else ranks
+    steady_from = max((rank.first_steady_step for rank in ranks), default=0)
     steps = [piece for window in windows for piece in (window.pieces[:1] + window.pieces[-1:])]
-    return Facts(
+    facts = Facts(
         clock=clock,
         ranks=ranks,
         world_size=world_size,
@@ -100,8 +102,39 @@ def facts_of(  # noqa: PLR0913 - the kinds of records there are, each by its key
         events=tuple(events),
         notes=tuple(notes),
         ending=ending or Ending(),
-        ledger=ledger_facts(units, ledger, steady_from=max((rank.first_steady_step for rank in ranks), default=0)),
+        ledger=ledger_facts(units, ledger, steady_from=steady_from),
     )
+    odd = outlying([unit for unit in units if unit.last_step >= steady_from])
+    if not odd:
+        return facts
+    calm = facts_of(
+        [_without(window, odd) for window in windows],
+        segments=segments,
+        events=events,
+        memory=memory,
+        processes=processes,
+        host=host,
+        devices=devices,
+        clock=clock,
+        world_size=world_size,
+        inferred=inferred,
+        unsure=unsure,
+        ending=ending,
+        units=[unit for unit in units if unit not in odd],
+        ledger=ledger,
+    )
+    return replace(facts, calm=calm, outliers=tuple((unit.last_step, unit.lost.maximum) for unit in odd))
+
+
+def _without(window: RankWindow, odd: Sequence[UnitSums]) -> RankWindow:
+    """The window without the pieces that hold a step of these units."""
+    spans = [steps_of(unit) for unit in odd]
+    kept = [
+        piece
+        for piece in window.pieces
+        if not any(_first(piece) < span.stop and _last(piece) >= span.start for span in spans)
+    ]
+    return replace(window, pieces=tuple(kept))
 
 
 def _rank_facts(

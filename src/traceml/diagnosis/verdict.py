@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Callable, Final, Mapping, Optional, Sequence
 
@@ -23,6 +24,7 @@ from traceml.diagnosis.system import (
     normal,
 )
 from traceml.diagnosis.thresholds import LIMITS, Thresholds
+from traceml.schema import units
 
 _UPPER_BOUNDS: Final = frozenset({"COMM_BOUND"})
 
@@ -72,9 +74,32 @@ def diagnose(facts: Facts, limits: Thresholds = LIMITS) -> Diagnosis:
         At least one finding for step time and one for the system, the first of each being the section's diagnosis, and
         the verdict: the most severe of them, ties to step time. Never raises, whatever the facts.
     """
-    step_time, system = _step_time(facts, limits), _system(facts, limits)
+    step_time, system = _without_events(facts, limits), _system(facts, limits)
     verdict = max((step_time[0], system[0]), key=lambda finding: SEVERITIES.index(finding.severity))
     return Diagnosis(verdict=verdict, step_time=step_time, system=system)
+
+
+def _without_events(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
+    """Judges the other steps where a few very long waits for a rank would make the headline of all.
+
+    What a rank does alone again and again, or what all do in a few steps, is told as it is: nothing is left out then.
+    """
+    found = _step_time(facts, limits)
+    if facts.calm is None or any(finding.diagnosis == "OVERHEAD_BOUND" for finding in found):
+        return found
+    others = _step_time(facts.calm, limits)
+    if others[0].diagnosis == "INSUFFICIENT_DATA":
+        return found
+    first = replace(others[0], why=f"{others[0].why}; judged without {_events_in_words(facts)}")
+    return (first, *others[1:])
+
+
+def _events_in_words(facts: Facts) -> str:
+    longest_ns = max(ns for _, ns in facts.outliers)
+    if len(facts.outliers) == 1:
+        (step, _), *_ = facts.outliers
+        return f"a wait of {units.duration(longest_ns)} that ended in step {units.count(step)}, which is an event"
+    return f"{len(facts.outliers)} waits of up to {units.duration(longest_ns)}, which are events"
 
 
 def _step_time(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
