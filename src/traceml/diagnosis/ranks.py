@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DATA_LENGTH: Final = "data length"
 PAUSES: Final = "pauses"
+_PAIR: Final = 2
 
 
 def rotating_straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
@@ -40,7 +41,8 @@ def rotating_straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         return None
     cost, num_culprits = unit_cost(ledger, rank, lambda chunk: chunk.lost), culprits(whole)
     most = max((rank.gain.total for rank in whole.by_rank), default=0)
-    if most > limits.culprits_share * whole.lost.total:
+    most_of_one = limits.gain_of_pair if len(whole.ranks) == _PAIR else limits.culprits_share
+    if most > most_of_one * whole.lost.total:
         return None  # whoever comes last by a hair in the other steps, one rank holds most of it
     if cost.low_share < limits.rotating_share or num_culprits <= limits.culprits_share * len(whole.ranks):
         return None

@@ -60,6 +60,24 @@ def test_ranks_that_are_late_in_turn_are_a_rotation(phase: str, ms: float) -> No
         assert "likely pauses" in found.why
 
 
+@pytest.mark.parametrize("phase", ["input", "forward"])
+@pytest.mark.parametrize("ms", [10, 30])
+def test_two_ranks_that_are_late_in_turn_are_a_rotation_that_costs_what_all_lose(phase: str, ms: float) -> None:
+    for seed in range(6):
+        world = World(num_ranks=2, seed=seed, phase=phase, delay_ms=ms, is_turning=True)
+        first = judged(world, 100).step_time[0]
+
+        assert (first.diagnosis, first.ranks, first.phases) == ("ROTATING_STRAGGLER", (), (phase,))
+        assert first.impact is not None
+        assert 0.9 * ms <= first.impact.ms <= 1.15 * ms
+
+
+def test_two_ranks_of_which_one_holds_most_of_the_waits_do_not_turn() -> None:
+    world = World(num_ranks=2, phase="between_steps", delay_ms=300, rank=0, every=10)
+
+    assert "ROTATING_STRAGGLER" not in [finding.diagnosis for finding in judged(world, 100).step_time]
+
+
 def test_batches_of_other_lengths_are_a_rotation_of_data_length() -> None:
     for seed in range(6):
         found = named(judged(World(seed=seed, length_noise=0.4)))
