@@ -259,6 +259,8 @@ def _largest_not_judged(facts: Facts, rank: RankFacts, limits: Thresholds) -> tu
 
 def _balanced_next(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
     share, phase = _largest_not_judged(facts, rank, limits)
+    if share >= limits.overhead_share and phase == SYNC and facts.world_size > 1:
+        return "see which rank does most beside waiting, and profile that one: the table of ranks has what each does"
     if share >= limits.overhead_share:
         return f"look at {label(phase)} with torch.profiler: TraceML does not judge it"
     return "nothing to do here; a profiler is not needed"
@@ -266,6 +268,8 @@ def _balanced_next(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
 
 def _balanced_sentence(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
     share, phase = _largest_not_judged(facts, rank, limits)
+    if share >= limits.overhead_share and phase == SYNC and facts.world_size > 1:
+        return f"{share_in_words(share)} of the time the ranks wait for one another, and who for whom is not known."
     if share >= limits.overhead_share:
         return f"No cause that is judged is worth a look; {label(phase)} takes {units.percent(share)} of the time."
     period_ns = rank.total_ns / rank.num_steady

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Optional
 
 from traceml.diagnosis.ground import undecided
-from traceml.diagnosis.sentences import part_of, share_in_words
+from traceml.diagnosis.sentences import part_of, share_in_words, spread_of
 from traceml.schema import units
 from traceml.schema.phases import SYNC
 
@@ -43,17 +43,36 @@ def waiting_of(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[Wa
     is_crowded = cores is not None and cores < facts.world_size
     shared = f"; {facts.world_size} ranks share {cores:g} cores" if is_crowded and cores else ""
     return Waiting(
-        summary=f"{share_in_words(share)} of the time the ranks wait for one another, and no single cause holds it: "
+        summary=f"{share_in_words(share)} of the time the ranks wait for one another, {_for_whom(whole, limits)}: "
         f"{part_of(sync_ns, period_ns)} a step.",
         why=f"of what rank {rank.state.identity.rank} waits {units.duration(transfer_ns)} is communication itself, "
         f"{units.duration(late_ns)} for whoever comes last: {_turns(whole)}{shared}",
-        next=_next(is_crowded=is_crowded, is_transfer=transfer_ns >= late_ns),
+        next=_next(is_crowded=is_crowded and _may_be_turns(facts, rank, limits), is_transfer=transfer_ns >= late_ns),
     )
 
 
+def _for_whom(whole: UnitSums, limits: Thresholds) -> str:
+    """That no single cause holds the waits, or which rank holds most of them, by time."""
+    most, rank = max((sums.gain.total, -rank) for rank, sums in zip(whole.ranks, whole.by_rank))
+    all_ns = max(whole.lost.total, whole.transfer.total)
+    return f"mostly for rank {-rank}" if most and most >= limits.most_share * all_ns else "and no single cause holds it"
+
+
+def _may_be_turns(facts: Facts, rank: RankFacts, limits: Thresholds) -> bool:
+    """Whether the waits may be the others' turns for a core: short ones, in most steps, on a host that is full."""
+    spread = spread_of(rank.phases[SYNC], num_steps=rank.num_steady, limits=limits)
+    busy, overrun = facts.system.cpu_percent_mean, facts.system.overrun_share
+    is_free = busy is not None and busy < limits.full_host_percent and (overrun or 0.0) < limits.overrun_share
+    return spread.is_each and (rank.mean_ns(SYNC) or 0.0) <= limits.max_turn_ns and not is_free
+
+
 def _turns(whole: UnitSums) -> str:
-    ordered = sorted(zip(whole.ranks, whole.by_rank), key=lambda item: -item[1].num_last)[:_NUM_TOLD]
-    turns = ", ".join(f"rank {rank} in {units.count(sums.num_last)}" for rank, sums in ordered)
+    """Whom they wait for, by time."""
+    ordered = sorted(zip(whole.ranks, whole.by_rank), key=lambda item: (-item[1].gain.total, -item[1].num_last))
+    turns = ", ".join(
+        f"rank {rank} {units.duration(sums.gain.total / whole.num_steps)} (last in {units.count(sums.num_last)})"
+        for rank, sums in ordered[:_NUM_TOLD]
+    )
     return f"{turns} of {units.count(whole.num_units)} synchronisations"
 
 

@@ -69,5 +69,25 @@ def test_where_nobody_can_tell_who_waits_for_whom_that_is_what_is_said() -> None
     found = diagnose(facts_of_ranks(simulate(World(), 80), unwatched=unwatched)).step_time[0]
 
     assert HEALTHY not in found.summary
-    assert "waiting for ranks takes 33 %" in found.summary
+    assert "worth a look" not in found.summary
+    assert found.summary == "33 % of the time the ranks wait for one another, and who for whom is not known."
+    assert "TraceML does not judge it" not in found.next
     assert "who waits for whom is not decided: part of the ranks" in found.why
+
+
+def test_a_host_that_is_not_full_has_no_turns_to_wait_for() -> None:
+    known = facts(World(transfer_ms=5.5), num_cores=2.0)
+    idle = replace(known, system=replace(known.system, cpu_percent_mean=30.0, overrun_share=0.1))
+    found = diagnose(idle).step_time[0]
+
+    assert not found.next.startswith("run as many ranks as there are cores")
+
+
+def test_a_rank_that_holds_most_of_the_waits_is_not_denied() -> None:
+    world = World(num_ranks=2, phase="between_steps", delay_ms=300, rank=0, every=10)
+    found = diagnose(
+        facts(world, num_cores=8.0), replace(LIMITS, straggler_share=0.9, rotating_share=0.9, alone_share=2)
+    )
+
+    assert "no single cause holds it" not in found.step_time[0].summary
+    assert "mostly for rank 0" in found.step_time[0].summary
