@@ -260,10 +260,27 @@ def _largest_not_judged(facts: Facts, rank: RankFacts, limits: Thresholds) -> tu
 def _balanced_next(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
     share, phase = _largest_not_judged(facts, rank, limits)
     if share >= limits.overhead_share and phase == SYNC and facts.world_size > 1:
-        return "see which rank does most beside waiting, and profile that one: the table of ranks has what each does"
+        return _profile_the_busiest(facts, limits)
     if share >= limits.overhead_share:
         return f"look at {label(phase)} with torch.profiler: TraceML does not judge it"
     return "nothing to do here; a profiler is not needed"
+
+
+def _profile_the_busiest(facts: Facts, limits: Thresholds) -> str:
+    """The next step where nobody can say who waits for whom, and no claim that this rank is the one."""
+    own_ns = {one.state.identity.rank: _own_ns(one) for one in facts.ranks if one.num_steady}
+    first, *others = sorted(own_ns, key=lambda rank: -own_ns[rank])
+    if not others or own_ns[first] < limits.clearly_more * own_ns[others[0]]:
+        return "profile three steps of each rank with torch.profiler: beside waiting they do about as much"
+    most, next_most = units.duration(own_ns[first]), units.duration(own_ns[others[0]])
+    return (
+        f"look at rank {first} first, with torch.profiler: beside waiting it does most, {most} a step, "
+        f"rank {others[0]} {next_most}"
+    )
+
+
+def _own_ns(rank: RankFacts) -> float:
+    return (rank.total_ns - (rank.phase_ns(SYNC) or 0)) / rank.num_steady
 
 
 def _balanced_sentence(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:

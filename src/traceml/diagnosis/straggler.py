@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _PAIR: Final = 2
 _MOST_UNITS: Final = 0.5
 _NUM_NAMED: Final = 3
-_CLEARLY_MORE: Final = 1.5
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     single, several = _single(facts, limits), group_behind(facts, limits)
     if single is None or several is None:
         return several or single
-    return several if _ms(several) >= _CLEARLY_MORE * _ms(single) else single
+    return several if _ms(several) >= limits.clearly_more * _ms(single) else single
 
 
 def _ms(finding: Finding) -> float:

@@ -72,6 +72,8 @@ class Thresholds:
     min_spells: int = 2
     #: Ranks that are behind together are so by about as much; beside one that is late the next is so by noise.
     alike_share: float = 0.50
+    #: Half more than the next is a difference that noise does not make: worth looking there first.
+    clearly_more: float = 1.5
     #: Of two ranks in turn one holds half of the waits and some more by noise; one that is late alone, nearly all.
     gain_of_pair: float = 0.75
     #: A true cause at 20 ms covers 0.9 and more of what its rank does more; the best phase beside a busy core 0.49.

@@ -91,3 +91,15 @@ def test_a_rank_that_holds_most_of_the_waits_is_not_denied() -> None:
 
     assert "no single cause holds it" not in found.step_time[0].summary
     assert "mostly for rank 0" in found.step_time[0].summary
+
+
+def test_where_nobody_can_tell_the_rank_that_does_most_is_where_to_look_first() -> None:
+    unwatched = {"sync": "ranks send to one another in pairs (pipeline parallel?)"}
+    late = World(num_ranks=2, phase="forward", delay_ms=30, rank=1)
+    first = diagnose(facts_of_ranks(simulate(late, 80), unwatched=unwatched)).step_time[0]
+    alike = diagnose(facts_of_ranks(simulate(World(), 80), unwatched=unwatched)).step_time[0]
+
+    assert "worth a look" not in first.summary
+    assert first.next.startswith("look at rank 1 first, with torch.profiler: beside waiting it does most, ")
+    assert first.ranks != (1,)
+    assert "about as much" in alike.next
