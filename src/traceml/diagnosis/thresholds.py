@@ -80,6 +80,8 @@ class Thresholds:
     excess_coverage: float = 0.6
     #: Healthy runs lose up to 6 % to whoever happens to be last, 9 beside other jobs; delays of 5 ms in turn 15 to 21.
     rotating_share: float = 0.12
+    #: Two healthy ranks with steps of 7 ms beside other jobs lost 16 to 18 % to one another; one of 30 ms in turn, 76.
+    rotating_share_of_pair: float = 0.25
     #: More than half of the ranks come last in turn; one or two that are always last are no rotation.
     culprits_share: float = 0.5
     #: Data length moves forward, backward and the tokens together; a pause moves one of them.

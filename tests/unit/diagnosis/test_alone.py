@@ -34,6 +34,14 @@ def test_a_rank_of_four_that_saves_alone_is_told_and_shall_do_so_beside_the_trai
     assert "asynchronously" in first.next
 
 
+def test_two_long_waits_of_one_rank_for_its_data_are_told() -> None:
+    first = judged(replace(PUSHES, phase="input"), 119).step_time[0]
+
+    assert (first.diagnosis, first.ranks, first.phases) == ("OVERHEAD_BOUND", (0,), ("input",))
+    assert first.summary.startswith("Rank 0 alone waits for data: all wait 18.")
+    assert "the loader of rank 0" in first.next
+
+
 def test_what_nobody_named_is_told_as_what_passes_between_steps() -> None:
     first = judged(PUSHES, 119).step_time[0]
 

@@ -138,6 +138,15 @@ def test_pauses_on_a_host_with_fewer_cores_than_ranks_may_be_their_turns(
     assert ("4 ranks share 2 cores" in found.why) == is_told
 
 
+def test_two_ranks_turn_only_from_a_quarter_of_the_time_on_and_in_one_phase() -> None:
+    little, much = (facts(World(num_ranks=2, phase="forward", delay_ms=ms, is_turning=True)) for ms in (4, 20))
+
+    assert rotating_straggler(little, LIMITS) is None
+    assert rotating_straggler(little, replace(LIMITS, rotating_share_of_pair=0.12)) is not None
+    assert rotating_straggler(much, LIMITS) is not None
+    assert rotating_straggler(much, replace(LIMITS, excess_coverage=1.0)) is None
+
+
 def test_no_rotation_where_few_ranks_come_last() -> None:
     assert rotating_straggler(facts(TURNING), replace(LIMITS, culprits_share=1.0)) is None
 

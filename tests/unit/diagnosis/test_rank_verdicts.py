@@ -72,6 +72,15 @@ def test_two_ranks_that_are_late_in_turn_are_a_rotation_that_costs_what_all_lose
         assert 0.9 * ms <= first.impact.ms <= 1.15 * ms
 
 
+def test_two_ranks_with_batches_of_other_lengths_are_a_rotation() -> None:
+    for seed in range(6):
+        found = named(judged(World(num_ranks=2, seed=seed, length_noise=0.5), 160))
+
+        assert found is not None
+        assert found.diagnosis == "ROTATING_STRAGGLER"
+        assert "likely data length" in found.why
+
+
 def test_two_ranks_of_which_one_holds_most_of_the_waits_do_not_turn() -> None:
     world = World(num_ranks=2, phase="between_steps", delay_ms=300, rank=0, every=10)
 
