@@ -11,6 +11,7 @@ from traceml.schema.records import Event, LoaderInfo, MemoryReading, RankState
 from traceml.schema.syncs import UnitSums
 
 _BEHIND: Final = 1.25  # times the own work of the next faster rank
+_APART: Final = 2.0  # times what those behind differ by themselves
 
 
 @dataclass(frozen=True)
@@ -242,15 +243,22 @@ class Facts:
     def median_rank(self) -> Optional[RankFacts]:
         """The rank whose mean own work is the lower median, None without steady steps anywhere.
 
-        Where half of three and more ranks, or more, are behind the others by a quarter, it is the median of the others.
+        Where half of three and more ranks, or more, are about alike and behind the others by a quarter, it is the
+        median of the others.
         """
         steady = [rank for rank in self.ranks if rank.num_steady]
         if not steady:
             return None
-        own_ns = {id(r): (r.total_ns - (r.phase_ns(phases.SYNC) or 0)) / r.num_steady for r in steady}
-        ordered = sorted(steady, key=lambda r: own_ns[id(r)])
+        ordered = sorted(steady, key=_own_ns)
+        own_ns = [_own_ns(rank) for rank in ordered]
         middle = (len(ordered) - 1) // 2
         for at in range(middle, 0, -1):
-            if own_ns[id(ordered[at])] >= _BEHIND * own_ns[id(ordered[at - 1])]:
+            gap_ns = own_ns[at] - own_ns[at - 1]
+            if own_ns[at] >= _BEHIND * own_ns[at - 1] and gap_ns >= _APART * (own_ns[-1] - own_ns[at]):
                 return ordered[(at - 1) // 2]
         return ordered[middle]
+
+
+def _own_ns(rank: RankFacts) -> float:
+    """What a rank with steady steps does beside waiting, a step."""
+    return (rank.total_ns - (rank.phase_ns(phases.SYNC) or 0)) / rank.num_steady
