@@ -46,6 +46,17 @@ class Ends:
         """From here on an optimizer that steps again ends a step, until ends come by loader again."""
         self.recent = ""
 
+    def had_all(self, num_updates: int) -> bool:
+        """Whether a step that had so many updates had as many as steps have here."""
+        return num_updates >= (self.most or len(self.optimizers))
+
+    def skip_to(self, num_updates: int, *, num_steps: int) -> int:
+        """The number of the step that an update behind a gap belongs to, by the updates that a step has had so far."""
+        a_step = max(1, round(self.num_updates / num_steps)) if num_steps else 1
+        num_lost = max(0, num_updates - self.num_updates) // a_step
+        self.num_updates = num_updates
+        return num_steps + num_lost
+
     def count(self, how: str, num_updates: int) -> None:
         """One more end; of the last step of a run it is not known whether it had all its updates."""
         setattr(self, how, getattr(self, how) + 1)

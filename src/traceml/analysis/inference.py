@@ -32,7 +32,7 @@ from traceml.analysis.waited import PeriodFetches
 from traceml.wire import edges
 
 _NUM_PATIENT: Final = 64  # backwards without any update, before each is taken for a step
-_COUNT_MASK: Final = (1 << edges.UPDATE_BITS) - 1
+COUNT_MASK: Final = (1 << edges.UPDATE_BITS) - 1
 
 #: What an open code means here: a no-grad forward is an evaluation's or the step's own, which is known later.
 SLOTS: Final = [NO_GRAD if code == edges.EVAL else slot for code, slot in enumerate(SLOT_OF)]
@@ -77,6 +77,11 @@ class InferredSteps(Periods):
     def infers(self) -> bool:
         """Whether steps are inferred; not any more once a `trace_step` was seen."""
         return self._is_inferring
+
+    @property
+    def _num_pending(self) -> int:
+        num_updates = self._num_in_step + sum(piece.num_updates for piece in self._rounds)
+        return int(self._piece is not None and self._ends.had_all(num_updates))
 
     # -- edges --------------------------------------------------------------------------------------------------------
 
@@ -181,7 +186,7 @@ class InferredSteps(Periods):
 
     def _updated(self, value: int) -> None:
         """An optimizer's step is over."""
-        serial, self._ends.num_updates = value >> edges.UPDATE_BITS, value & _COUNT_MASK
+        serial, self._ends.num_updates = value >> edges.UPDATE_BITS, value & COUNT_MASK
         depth = self._stack.count(OPTIMIZER)
         if depth:
             if self._inside is None or self._inside[0] != serial or depth < self._inside[1]:
@@ -378,14 +383,6 @@ class InferredSteps(Periods):
         self._stepped.clear()
         self._num_in_step, self._inside, self._in_backward = 0, None, []
         self._has_run_out = self._is_next_batch = False
-
-    def _skip_to_update(self, value: int) -> int:
-        """The number of the step that an update behind a gap belongs to, by the updates that a step has had so far."""
-        num_updates = value & _COUNT_MASK
-        a_step = max(1, round(self._ends.num_updates / self._step)) if self._step else 1
-        num_lost = max(0, num_updates - self._ends.num_updates) // a_step
-        self._ends.num_updates = num_updates
-        return self._step + num_lost
 
     def _resume_inferring(self, found: dict[str, Any]) -> None:
         self._is_inferring = True

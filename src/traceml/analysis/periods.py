@@ -59,7 +59,12 @@ class Periods:
     def raised(self) -> Optional[tuple[int, str]]:
         """The step and the phase that the newest exception left, where training did not go on behind it."""
         slot, has_ended = self._raised.slot, self._raised.has_ended_step
-        return None if slot is None else (self._step + (not has_ended), self._phase_of(slot))
+        return None if slot is None else (self._step + self._num_pending + (not has_ended), self._phase_of(slot))
+
+    @property
+    def _num_pending(self) -> int:
+        """Steps that are over as far as can be seen, and that nothing has ended yet."""
+        return 0
 
     def _stands(self, opened: Opened) -> tuple[int, str]:
         """The step that is being measured and the open phase; of one that an exception has ended, where it left it."""
@@ -69,7 +74,7 @@ class Periods:
         is_before = (
             opened.slot == IN_STEP and self._is_inferring and not (self._has_worked or self._fetches.is_training)
         )
-        return self._step + 1 + opened.num_ended, self._phase_of(BETWEEN if is_before else opened.slot)
+        return self._step + self._num_pending + 1 + opened.num_ended, self._phase_of(BETWEEN if is_before else opened.slot)
 
     def _device_value(self, code: int, value: int, last_ns: int, position: int) -> None:
         if not self._timeline.is_on and code == edges.DEVICE_FROM:  # its message is lost, or comes later

@@ -21,7 +21,7 @@ from traceml.analysis.division import (
 from traceml.analysis.ends import Ends
 from traceml.analysis.events import StepEvents
 from traceml.analysis.halts import Halts, left_out
-from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, SLOTS
+from traceml.analysis.inference import CLOSES, CLOSES_EXPLICIT, COUNT_MASK, SLOTS
 from traceml.analysis.knowledge import advanced, learned
 from traceml.analysis.live import open_at_end
 from traceml.analysis.order import in_order
@@ -205,7 +205,8 @@ class StepBuilder(RepeatedSteps):
         """What the rank does now: its open phase, since when, and the step that is being measured."""
         opened = open_at_end(tail, stack=list(self._stack), since_ns=self._last_ns)
         step, phase = self._stands(opened)
-        return LiveSlot(self.state.identity.rank, step, phase, opened.since_ns, now_ns, alive, self._halts.now())
+        rank, halted, by_script = self.state.identity.rank, self._halts.now(), opened.by_script
+        return LiveSlot(rank, step, phase, opened.since_ns, now_ns, alive, halted, by_script=by_script)
 
     def finish(self, tail: EdgeBatch, *, end_ns: int) -> Taken:
         """The run is over: the unfinished rest becomes the tail, or the startup where no step ever ended."""
@@ -256,13 +257,16 @@ class StepBuilder(RepeatedSteps):
             if is_step or (codes[i] == edges.UPDATED and codes[i - 1] == edges.OPTIMIZER + edges.CLOSE):
                 if is_step and self._is_inferring:
                     self._is_inferring, self._num_inferred = False, self._step
-                step = self._num_inferred + int(stamps[i]) if is_step else self._skip_to_update(int(stamps[i]))
+                step = self._num_inferred + int(stamps[i]) if is_step else self._skip_to(int(stamps[i]))
                 num_lost = self.state.num_lost_steps + max(0, step - self._step)
                 self.state = replace(self.state, num_lost_steps=num_lost)
                 self._last_ns = self._period_ns = int(stamps[at] * 1e9)
                 self._step, self._in_gap = step, False
                 return i + 1
         return len(codes)
+
+    def _skip_to(self, update: int) -> int:
+        return self._ends.skip_to(update & COUNT_MASK, num_steps=self._step)
 
     def _cursor_behind(self, draft: Draft) -> str:
         return json.dumps(

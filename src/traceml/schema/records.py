@@ -227,6 +227,7 @@ class LiveSlot:
     halted: str = ""  # "stopped" | "traced" at this moment
     stall: str = ""  # the others wait for it too long: a kind of `stalls`
     told: str = ""  # and that in words
+    by_script: bool = False  # it waits in a barrier of the script's own, and not for gradients or parameters
 
 
 @dataclass(frozen=True)
