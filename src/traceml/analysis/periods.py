@@ -74,7 +74,9 @@ class Periods:
         is_before = (
             opened.slot == IN_STEP and self._is_inferring and not (self._has_worked or self._fetches.is_training)
         )
-        return self._step + self._num_pending + 1 + opened.num_ended, self._phase_of(BETWEEN if is_before else opened.slot)
+        return self._step + self._num_pending + 1 + opened.num_ended, self._phase_of(
+            BETWEEN if is_before else opened.slot
+        )
 
     def _device_value(self, code: int, value: int, last_ns: int, position: int) -> None:
         if not self._timeline.is_on and code == edges.DEVICE_FROM:  # its message is lost, or comes later

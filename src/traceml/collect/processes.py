@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple, Optional
 
 import psutil
@@ -11,6 +12,7 @@ from traceml.schema.records import ProcessSample
 
 _MAX_THREADS = 256
 _MOST_BYTES = 2048  # of a file of one line
+_TICK_NS = 20_000_000  # a process's start is known to a hundredth of a second
 
 
 class Work(NamedTuple):
@@ -144,6 +146,32 @@ def work_below(pid: int) -> Work:
         cpu_s += times.user + times.system + times.children_user + times.children_system
         io_bytes += counters.read_bytes + counters.write_bytes if counters is not None else 0
     return Work(cpu_s, io_bytes)
+
+
+def has_started(pid: int, *, since_ns: int) -> bool:
+    """Whether a process that this one has started since then, by `time.perf_counter_ns`, is there yet: it may sleep."""
+    try:
+        below = psutil.Process(pid).children()
+    except psutil.Error:
+        return False
+    return any(_is_there(child) and _started_ns(child) >= since_ns - _TICK_NS for child in below)
+
+
+def _is_there(process: psutil.Process) -> bool:
+    try:
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return False
+
+
+def _started_ns(process: psutil.Process) -> int:
+    """When a process started; psutil's own moment is off by up to a second where there is a /proc."""
+    try:
+        ticks = int(_bytes_of(f"/proc/{process.pid}/stat").rpartition(b")")[2].split()[19])
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, IndexError, ValueError):
+        age_s = time.time() - process.create_time()
+    return time.perf_counter_ns() - round(age_s * 1e9)
 
 
 def waits_for_disk(pid: int) -> bool:

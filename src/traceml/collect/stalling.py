@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Mapping, Optional, Sequence
 
-from traceml.analysis.stalls import Periods, may_wait_for_work, stall_of
-from traceml.collect.processes import Work, waits_for_disk, work_below
+from traceml.analysis.stalls import Periods, alone, may_wait_for_work, stall_of
+from traceml.collect.processes import Work, has_started, waits_for_disk, work_below
 from traceml.schema.records import Event
-from traceml.schema.stalls import ASLEEP, BUSY, ENDED, GONE, Stall
+from traceml.schema.stalls import ASLEEP, BUSY, DELEGATES, ENDED, GONE, Stall
 
 if TYPE_CHECKING:
     from traceml.collect.life import Life
@@ -31,13 +31,20 @@ class Stalling:
         self._samples: dict[int, ProcessSample] = {}
         self._does: dict[int, str] = {}
         self._stall: Optional[Stall] = None
-        self._told_ns = 0
+        self._alone: Optional[Stall] = None  # nobody waits any more: the others are gone
+        self._told_ns = self._looked_ns = 0
+        self._back_ns: Optional[int] = None  # since the last look: the first step's end of the rank that was waited for
+        self._paused_ns: dict[int, int] = {}  # by rank the longest pause of its own
         self._below: dict[int, tuple[int, Work]] = {}  # of a rank that sleeps: when, and what those below it had used
         self._worked_ns: dict[int, int] = {}  # when a rank, or one below it, was last seen at work
 
     def feed(self, steps: Sequence[StepRecord]) -> None:
         """Takes newly finished steps in."""
         self._periods.feed(steps)
+        stall = self._stall
+        if stall is not None and self._back_ns is None:
+            ends_ns = (step.end_ns for step in steps if step.rank == stall.rank and step.end_ns > stall.since_ns)
+            self._back_ns = next(ends_ns, None)
 
     def sampled(self, more: Mapping[str, Any]) -> None:
         """Takes a round of samples in: what the processes did since the round before."""
@@ -58,25 +65,47 @@ class Stalling:
         ends = [tail.state.end for tail in tails]
         if any(end is not None and end.how in _LEFT for end in ends):
             return self.over(now_ns)
-        does = dict(self._does)
+        does, left_ns = dict(self._does), {}
         for tail, end in zip(tails, ends):
             if end is not None or life.is_gone(tail.pid):
-                does[tail.state.identity.rank] = ENDED if end is not None and end.how == "end" else GONE
+                rank, said_ns = tail.state.identity.rank, None if end is None else end.at_ns
+                does[rank] = ENDED if end is not None and end.how == "end" else GONE
+                left_ns[rank] = said_ns or life.gone_ns(tail.pid) or 0
         self._look_closer(slots, tails, does, now_ns=now_ns)
-        world_size = max((tail.state.identity.world_size for tail in tails), default=1)
-        stall = stall_of(slots, now_ns=now_ns, p99_ns=self._periods.p99_ns(), does=does, world_size=world_size)
-        if stall is None:
-            return self.over(now_ns)
+        stall = stall_of(
+            slots,
+            now_ns=now_ns,
+            p99_ns=self._periods.p99_ns(),
+            does=does,
+            world_size=max((tail.state.identity.world_size for tail in tails), default=1),
+            paused_ns=self._paused_ns,
+            left_ns=left_ns,
+        )
         before = self._stall
-        if before is not None and (before.rank, before.step) == (stall.rank, stall.step):
+        self._alone = None if stall is not None else alone(slots, does=does, before=before or self._alone)
+        if before is not None and stall is not None and (before.rank, before.step) == (stall.rank, stall.step):
             stall = stall._replace(since_ns=before.since_ns)  # it is the same one
-        events = [] if before is None or before.since_ns == stall.since_ns else self.over(now_ns)
-        is_news = before is None or before[:3] != stall[:3] or now_ns - self._told_ns >= _RENEWED_NS
-        self._stall = stall
-        if is_news:
+        is_over = before is not None and (stall is None or before.since_ns != stall.since_ns)
+        events = self._end(slots, left_ns, now_ns) if is_over else []
+        self._stall, self._looked_ns, self._back_ns = stall, now_ns, None
+        if stall is None:
+            return events
+        if before is None or before[:3] != stall[:3] or now_ns - self._told_ns >= _RENEWED_NS:
             self._told_ns = now_ns
             events.append(_event(stall, now_ns))
         return events
+
+    def _end(self, slots: Sequence[LiveSlot], left_ns: Mapping[int, int], now_ns: int) -> list[Event]:
+        """A stall is over since the rank went on, or left, behind the last look; a pause it came back from is known."""
+        stall = self._stall
+        assert stall is not None
+        went_on_ns = [slot.since_ns for slot in slots if slot.rank == stall.rank]
+        seen_ns = [*went_on_ns, self._back_ns or 0, left_ns.get(stall.rank, 0)]
+        ended_ns = min((ns for ns in seen_ns if self._looked_ns < ns < now_ns), default=now_ns)
+        if stall.is_own and stall.rank not in left_ns:
+            known_ns = self._paused_ns.get(stall.rank, 0)
+            self._paused_ns[stall.rank] = max(known_ns, ended_ns - stall.since_ns)
+        return self.over(ended_ns)
 
     def _look_closer(
         self, slots: Sequence[LiveSlot], tails: Sequence[RingTail], does: dict[int, str], *, now_ns: int
@@ -97,10 +126,12 @@ class Stalling:
                 self._worked_ns[rank] = now_ns
             if now_ns - self._worked_ns.get(rank, -_WORKS_ON_NS) < _WORKS_ON_NS:
                 does[rank] = BUSY
+            elif does[rank] == ASLEEP and has_started(pids[rank], since_ns=slot.since_ns):
+                does[rank] = DELEGATES
 
     def marked(self, slots: Sequence[LiveSlot]) -> list[LiveSlot]:
-        """The slots, with what is seen of a stall in that of the rank that is waited for."""
-        stall = self._stall
+        """The slots, with what is seen of a stall in that of the rank that is waited for, or that alone is left."""
+        stall = self._stall or self._alone
         if stall is None:
             return list(slots)
         return [replace(s, stall=stall.kind, told=stall.text) if s.rank == stall.rank else s for s in slots]

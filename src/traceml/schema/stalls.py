@@ -15,6 +15,7 @@ DEATHS: Final = (FIRST_DEATH, DEATH)
 #: What a process does, seen from outside.
 BUSY: Final = "busy"
 ASLEEP: Final = "asleep"
+DELEGATES: Final = "asleep while a process that it started runs"  # `subprocess.run`
 GONE: Final = "gone"
 ENDED: Final = "ended"
 
@@ -28,3 +29,4 @@ class Stall(NamedTuple):
     phase: str
     since_ns: int
     text: str  # "rank 2 in input, asleep; ranks 0, 1 and 3 wait"
+    is_own: bool = False  # between its steps, while the others wait in a barrier of the script's own: it may be wanted

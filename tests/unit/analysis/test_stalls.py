@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import pytest
 
-from traceml.analysis.stalls import Periods, stall_of
+from traceml.analysis.stalls import Periods, alone, stall_of
 from traceml.schema import phases
 from traceml.schema.records import LiveSlot, StepRecord
-from traceml.schema.stalls import ASLEEP, BUSY, ENDED, GONE, HANG, WAIT, Stall
+from traceml.schema.stalls import ASLEEP, BUSY, DELEGATES, ENDED, GONE, HANG, WAIT, Stall
 
 S = 1_000_000_000
 NOW_S = 1000.0
 
 
-def slot(rank: int, phase: str, for_s: float, *, step: int = 1204, halted: str = "") -> LiveSlot:
+def slot(
+    rank: int, phase: str, for_s: float, *, step: int = 1204, halted: str = "", by_script: bool = False
+) -> LiveSlot:
     now_ns = round(NOW_S * S)
-    return LiveSlot(rank, step, phase, now_ns - round(for_s * S), now_ns, alive=True, halted=halted)
+    since_ns = now_ns - round(for_s * S)
+    return LiveSlot(rank, step, phase, since_ns, now_ns, alive=True, halted=halted, by_script=by_script)
 
 
-def seen(*slots: LiveSlot, p99_s: float = 0.1, does: dict[int, str] | None = None, world: int = 0) -> Stall | None:
+def seen(
+    *slots: LiveSlot,
+    p99_s: float = 0.1,
+    does: dict[int, str] | None = None,
+    world: int = 0,
+    paused_s: float = 0.0,
+    left_s: float | None = None,
+) -> Stall | None:
     return stall_of(
         slots,
         now_ns=round(NOW_S * S),
         p99_ns=round(p99_s * S),
         does=does or {},
         world_size=world or len(slots),
+        paused_ns={0: round(paused_s * S)},
+        left_ns={} if left_s is None else {1: round((NOW_S - left_s) * S)},
     )
 
 
-def waiting(*ranks: int, for_s: float = 41.0, step: int = 1204) -> list[LiveSlot]:
-    return [slot(rank, phases.SYNC, for_s, step=step) for rank in ranks]
+def waiting(*ranks: int, for_s: float = 41.0, step: int = 1204, by_script: bool = False) -> list[LiveSlot]:
+    return [slot(rank, phases.SYNC, for_s, step=step, by_script=by_script) for rank in ranks]
 
 
 def test_a_rank_that_does_not_come_while_the_others_wait_is_a_hang_and_named() -> None:
@@ -79,6 +91,45 @@ def test_a_rank_that_works_where_an_evaluation_may_be_has_ten_times_as_long_and_
 
     assert [kind(4, BUSY), kind(12, BUSY), kind(51, BUSY)] == [None, WAIT, HANG]
     assert [kind(4, ASLEEP), kind(5.1, ASLEEP)] == [None, HANG]
+
+
+@pytest.mark.parametrize(
+    ("does", "phase", "is_barrier", "kinds"),
+    [
+        (DELEGATES, phases.BETWEEN_STEPS, True, [None, WAIT, WAIT, HANG]),
+        (DELEGATES, phases.BETWEEN_STEPS, False, [None, HANG, HANG, HANG]),
+        (DELEGATES, phases.INPUT, True, [None, HANG, HANG, HANG]),
+        (ASLEEP, phases.BETWEEN_STEPS, True, [None, HANG, HANG, HANG]),
+    ],
+)
+def test_a_rank_whose_own_process_runs_between_steps_has_ten_times_as_long_where_a_barrier_waits_for_it(
+    does: str, phase: str, is_barrier: bool, kinds: list[str | None]
+) -> None:
+    def kind(for_s: float) -> str | None:
+        others = waiting(1, 2, for_s=for_s, by_script=is_barrier)
+        found = seen(*others, slot(0, phase, for_s), does={0: does})
+        return None if found is None else found.kind
+
+    assert [kind(for_s) for for_s in (4, 5.1, 49, 51)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_barrier", "kinds"),
+    [
+        (phases.BETWEEN_STEPS, True, [WAIT, WAIT, HANG]),
+        (phases.BETWEEN_STEPS, False, [HANG, HANG, HANG]),
+        (phases.FORWARD, True, [HANG, HANG, HANG]),
+    ],
+)
+def test_a_pause_of_its_own_that_a_rank_has_come_back_from_is_exceeded_by_far_before_the_next_is_a_hang(
+    phase: str, is_barrier: bool, kinds: list[str]
+) -> None:
+    def kind(for_s: float) -> str | None:
+        others = waiting(1, for_s=for_s, by_script=is_barrier)
+        found = seen(*others, slot(0, phase, for_s), does={0: ASLEEP}, paused_s=9)
+        return None if found is None else found.kind
+
+    assert [kind(for_s) for for_s in (6, 17, 19)] == kinds
 
 
 @pytest.mark.parametrize("phase", [phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.IN_STEP, phases.H2D])
@@ -144,6 +195,38 @@ def test_who_waits_for_a_rank_that_has_left_waits_for_ever(does: str, text: str)
 
     assert found is not None
     assert (found.kind, found.rank, found.text) == (HANG, 1, text)
+
+
+def test_the_time_that_a_rank_is_waited_for_begins_anew_with_its_death() -> None:
+    slots = [*waiting(0, for_s=30), slot(1, phases.INPUT, 31)]
+
+    just, long = (seen(*slots, does={1: GONE}, left_s=for_s) for for_s in (1, 6))
+    assert just is None
+    assert long is not None
+    assert (long.kind, long.since_ns) == (HANG, round((NOW_S - 6) * S))
+
+
+def test_a_rank_that_is_stopped_while_the_others_are_torn_down_is_still_told_of() -> None:
+    slots = [slot(0, phases.SYNC, 50), slot(1, phases.FORWARD, 60, halted="stopped"), slot(2, phases.SYNC, 50)]
+
+    found = alone(slots, does={0: GONE, 2: GONE}, before=None)
+    assert found is not None
+    assert (found.kind, found.rank, found.text) == (WAIT, 1, "rank 1 in forward, stopped; ranks 0 and 2 are gone")
+    first = alone(slots, does={0: GONE}, before=None)
+    assert first is not None
+    assert first.text == "rank 1 in forward, stopped; rank 0 is gone"
+    assert alone(slots, does={}, before=None) is None
+
+
+def test_a_rank_that_hangs_while_the_others_are_torn_down_hangs_until_it_goes_on() -> None:
+    sleeps, does = slot(1, phases.INPUT, 60), {0: GONE, 1: ASLEEP}
+    before = seen(*waiting(0), sleeps, does={1: ASLEEP})
+
+    found = alone([*waiting(0), sleeps], does=does, before=before)
+    assert found is not None
+    assert (found.kind, found.text) == (HANG, "rank 1 in input, asleep; rank 0 is gone")
+    assert alone([*waiting(0), slot(1, phases.FORWARD, 0.1)], does=does, before=before) is None
+    assert alone([*waiting(0), sleeps], does=does, before=None) is None
 
 
 def test_evaluations_checkpoints_and_compilation_do_not_make_the_limit_longer() -> None:
