@@ -23,6 +23,7 @@ from traceml.report.coverage import coverage_of, fold
 from traceml.report.ending import ending_of
 from traceml.report.findings import findings_of, verdict_of
 from traceml.report.live import age_s, live_of, newest_devices
+from traceml.report.once import once
 from traceml.report.own_cost import counts_batches, overhead_of
 from traceml.report.rank_rows import ranks_of
 from traceml.report.shares import columns, ms, period_of, phase_rows, rounded, run_ahead_of, spread
@@ -191,7 +192,7 @@ def _facts(
 
 def _report(found: _Found, diagnosis: Diagnosis, notes: Sequence[str]) -> Report:
     facts = found.facts
-    events, more_notes = fold(facts.events)
+    events, more_notes = fold(once(facts.events))
     return Report(
         schema_version=SCHEMA_VERSION,
         run=_run(found),
