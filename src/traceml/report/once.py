@@ -1,4 +1,4 @@
-"""Tells of a slow step once, whoever saw it: the ranks that waited in it too, and the watch over those that do not come."""
+"""Tells of a slow step once, whoever saw it: its rank, those that waited in it, the watch over who does not come."""
 
 from __future__ import annotations
 
