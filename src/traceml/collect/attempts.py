@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from traceml.collect.tail import RingTail
 
 MAX_DEATHS: Final = 16
+_SEVERAL: Final = 2  # ranks
 _KILLED: Final = "killed by "
 _ENDED_BY_OTHERS: Final = _KILLED + "SIGTERM"  # torchrun's, once a rank has died
 _TOGETHER_NS: Final = 200_000_000
+_BY_INTERRUPT: Final = ("failed with KeyboardInterrupt", _KILLED + "SIGINT")
 _GOOD: Final = ("end", "shutdown", "trace-max-steps")
 
 
@@ -57,15 +59,21 @@ def deaths_of(tails: Sequence[RingTail], life: Life, *, now_ns: int) -> list[Ran
         now_ns: Now.
     """
     left = [tail for tail in tails if tail.state.end is not None or life.is_gone(tail.pid)]
-    if max((tail.state.identity.world_size for tail in tails), default=1) < 2:  # noqa: PLR2004  # several ranks
+    if max((tail.state.identity.world_size for tail in tails), default=1) < _SEVERAL:
         return []
     return _deaths(left, life, now_ns=now_ns)
+
+
+def were_interrupted(deaths: Sequence[RankDeath]) -> bool:
+    """Whether a Ctrl-C came to all ranks: to two or more, and what else died did so in its wait, or was told to."""
+    others = [death for death in deaths if death.how not in _BY_INTERRUPT]
+    return len(deaths) - len(others) >= _SEVERAL and all(_has_followed(death) for death in others)
 
 
 def events_of(
     deaths: Sequence[RankDeath], tails: Sequence[RingTail], *, memory_of: Callable[[int], Optional[int]]
 ) -> list[Event]:
-    """An event of each of the first 16 deaths.
+    """An event of each of the first 16 deaths; none of them is the first where a Ctrl-C came to all.
 
     Args:
         deaths: The first one first.
@@ -78,7 +86,7 @@ def events_of(
         memory = f", {units.size(held)} held" if held is not None else ""
         early = "" if events else _ended_before(death, tails)
         text = f"rank {death.rank} {death.how} in {phases.label(death.phase)}{memory}{early}"
-        kind = DEATH if events else FIRST_DEATH
+        kind = FIRST_DEATH if not events and not were_interrupted(deaths) else DEATH
         events.append(Event(kind, death.rank, death.step, death.at_ns, text=text))
     return events
 
@@ -110,10 +118,13 @@ def _deaths(tails: Iterable[RingTail], life: Life, *, now_ns: int) -> list[RankD
 
     def order(death: RankDeath) -> tuple[bool, bool, int]:
         is_later = death.at_ns > until_ns
-        has_followed = death.phase == phases.SYNC or death.how == _ENDED_BY_OTHERS
-        return is_later, has_followed and not is_later, death.at_ns
+        return is_later, _has_followed(death) and not is_later, death.at_ns
 
     return sorted(deaths, key=order)
+
+
+def _has_followed(death: RankDeath) -> bool:
+    return death.phase == phases.SYNC or death.how == _ENDED_BY_OTHERS
 
 
 def _death(tail: RingTail, life: Life, *, now_ns: int) -> Optional[RankDeath]:

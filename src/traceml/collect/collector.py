@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.aligning import Aligning
-from traceml.collect.attempts import attempt_of, deaths_of, events_of, is_former
+from traceml.collect.attempts import attempt_of, deaths_of, events_of, is_former, were_interrupted
 from traceml.collect.bell import Bell
 from traceml.collect.callbacks import Callbacks
 from traceml.collect.end import Departure, ScriptExit, exit_of, run_end, training_exit
@@ -357,8 +357,7 @@ class Collector:
             self._aligning.feed(tail.state, portion.taken.steps)
             self._keeping.put([portion], states=[tail.state], **self._aligning.take())
         died = deaths_of(ranks, self._life, now_ns=now_ns)
-        told = events_of(died, ranks, memory_of=self._stalling.memory_of)
-        self._tell([*self._stalling.over(now_ns), *told])
+        self._tell([*self._stalling.over(now_ns), *events_of(died, ranks, memory_of=self._stalling.memory_of)])
         self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])
         first = [death.rank for death in died] + [tail.state.identity.rank for tail in ranks]
         ordered = sorted(ranks, key=lambda tail: first.index(tail.state.identity.rank))
@@ -386,6 +385,7 @@ class Collector:
             ended_ns=ended_ns,
             ended_at=ended_at,
             launcher_gone_ns=self._launcher_gone_ns,
+            was_interrupted=were_interrupted(died),
             first_death=f"rank {died[0].rank} {died[0].how}" if died else "",
         )
 

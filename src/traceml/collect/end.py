@@ -10,6 +10,7 @@ from typing import Final, Optional, Sequence
 from traceml.schema.records import RankEnd, RunEnd
 
 _TOGETHER_NS: Final = 3_000_000_000  # a launcher and ranks that vanish within 3 s were ended by the same hand
+_INTERRUPT: Final = "signal SIGINT"
 _GOOD: Final = ("end", "shutdown", "trace-max-steps")
 
 
@@ -30,6 +31,7 @@ class Departure:
     ended_ns: int
     ended_at: float
     launcher_gone_ns: Optional[int] = None  # it vanished without a word
+    was_interrupted: bool = False  # a Ctrl-C came to all ranks
     first_death: str = ""  # of several ranks; then the first of `ends` is that one's: the others died of it
 
 
@@ -67,13 +69,15 @@ def run_end(departure: Departure) -> RunEnd:
         ended_ns=departure.ended_ns,
         ended_at=departure.ended_at,
         exception=exception if status != "completed" else "",
-        first_death=departure.first_death if status != "completed" else "",
+        first_death=departure.first_death if status != "completed" and not departure.was_interrupted else "",
     )
 
 
 def _told(departure: Departure) -> tuple[str, str]:
     assert departure.exit is not None
     hows = [None if end is None else end.how for end in departure.ends]
+    if departure.was_interrupted and departure.exit.code != 0:
+        return "killed", _INTERRUPT
     if departure.exit.signal is not None:
         return "killed", f"signal {departure.exit.signal}"
     is_of_exception = "exception" in (hows[:1] if departure.first_death else hows)
@@ -88,6 +92,8 @@ def _told(departure: Departure) -> tuple[str, str]:
 def _guessed(departure: Departure) -> tuple[str, str]:
     """Nobody saw the exit code: plain python, or a launcher that was killed."""
     hows = [None if end is None else end.how for end in departure.ends]
+    if departure.was_interrupted:
+        return "killed", _INTERRUPT
     if "exception" in hows:
         return "failed", "exception"
     if hows and all(how in _GOOD for how in hows):

@@ -225,7 +225,7 @@ def _no_step(ending: Ending) -> tuple[str, str, str]:
         return "No finished step has been read yet.", why, "wait for the first step to end"
     if ending.words:
         action = _look_at(ending) if ending.has_failed else "let the script come to its first step"
-        was = "was " if ending.words.startswith("killed") else ""
+        was = "was " if ending.words.startswith(("killed", "interrupted")) else ""
         return f"The run {was}{ending.words} before its first step.", "no step was entered and left until then", action
     return "No step was seen.", "no `trace_step` was entered and left, no optimizer stepped", _TRACE_STEP
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Final, Optional
 
 from traceml.analysis.facts import Ending
 from traceml.schema import units
 
 if TYPE_CHECKING:
     from traceml.schema.records import RunEnd
+
+_INTERRUPT: Final = "signal SIGINT"
 
 
 def ending_of(end: Optional[RunEnd], *, is_running: bool) -> Ending:
@@ -34,12 +36,14 @@ def in_words(
     exception: str = "",
     first_death: str = "",
 ) -> str:
-    """`killed by SIGKILL`, `failed with exit code 3`, `ended unseen`; nothing of a good end, or of none yet.
+    """`killed by SIGKILL`, `interrupted (Ctrl-C)`, `failed with exit code 3`; nothing of a good end, or of none.
 
     Of several ranks that failed it is told of the first one to die: `rank 1 killed by SIGKILL`.
     """
     if status == "killed":
         name = units.clean(ended_by)
+        if name == _INTERRUPT:
+            return "interrupted (Ctrl-C)"
         by = name.partition(" ")[2] if name.startswith("signal ") else name
         return f"killed by {by}" if by and by != "unknown" else "killed"
     if status == "failed":

@@ -88,6 +88,23 @@ def test_of_several_ranks_the_end_is_that_of_the_first_one_to_die_not_of_those_w
     assert (end.status, end.ended_by, end.exception, end.first_death) == told
 
 
+@pytest.mark.parametrize("told", [ScriptExit(1), ScriptExit(130, "SIGINT"), None])
+def test_a_run_whose_ranks_all_got_a_ctrl_c_was_interrupted_and_no_rank_failed(told: Optional[ScriptExit]) -> None:
+    ends = [RankEnd(rank, "exception", "KeyboardInterrupt") for rank in range(3)]
+
+    end = run_end(
+        Departure(told, ends, ended_ns=0, ended_at=0.0, was_interrupted=True, first_death="rank 1 failed with it")
+    )
+
+    assert (end.status, end.ended_by, end.first_death) == ("killed", "signal SIGINT", "")
+
+
+def test_a_run_that_saved_itself_behind_a_ctrl_c_ended_well() -> None:
+    ends = [RankEnd(rank, "exception", "KeyboardInterrupt") for rank in range(2)]
+
+    assert run_end(Departure(ScriptExit(0), ends, ended_ns=0, ended_at=0.0, was_interrupted=True)).status == "completed"
+
+
 def test_a_training_whose_own_end_nobody_can_tell_ended_as_its_command_did() -> None:
     assert training_exit(ScriptExit(1), None) == (ScriptExit(1), "")
 

@@ -129,6 +129,7 @@ def test_an_ascii_stream_gets_plain_bars_and_nothing_but_ascii() -> None:
             {"status": "failed", "ended_by": "exit", "exit_code": 1, "first_death": "rank 1 killed by SIGKILL"},
             "rank 1 killed by SIGKILL after 41 steps",
         ),
+        ({"status": "killed", "ended_by": "signal SIGINT"}, "interrupted (Ctrl-C) after 41 steps in 6.4 s"),
         ({"status": "unknown", "ended_by": "unknown"}, "ended unseen after 41 steps"),
         ({"status": "completed"}, "41 steps in 6.4 s · 1 rank · completed"),
         ({"status": "running"}, "running: 41 steps in 6.4 s"),
@@ -141,13 +142,27 @@ def test_the_first_line_says_how_the_run_ended(run: dict[str, Any], words: str) 
     assert words in first
 
 
-def test_a_long_exception_gives_way_and_no_word_behind_it_does() -> None:
+def test_how_a_run_ended_is_never_cut_and_goes_on_in_a_line_below_where_it_is_long() -> None:
+    death = "rank 1 failed with KeyboardInterrupt"
+    run: dict[str, Any] = {"exit_code": 1, "steps": 60, "duration_s": 34.1, "world_size": 3}
+    report = report_of(name="a-name", status="failed", first_death=death, **run)
+
+    assert card(report).splitlines()[:4] == [
+        "TraceML · a-name",
+        "          rank 1 failed with KeyboardInterrupt after 60 steps in 34.1 s",
+        "          3 ranks",
+        "",
+    ]
+
+
+def test_a_word_that_no_line_has_room_for_is_divided_and_nothing_of_it_is_lost() -> None:
     report = report_of(name="a-name-of-its-own-that-is-long", status="failed", exception="Deprecation" * 9)
 
-    second = card(report).splitlines()[1]
+    lines = card(report).partition("\n\n")[0].splitlines()
 
-    assert second.startswith("          failed with De…")
-    assert re.search("Deprecation after [0-9,]+ steps in .* · 1 rank$", second)
+    told = "".join(line.strip() for line in lines)
+    assert re.search("with(Deprecation){9} ?after [0-9,]+ steps in .*1 rank$", told)
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_data_of_a_moment_ago_is_not_called_old() -> None:

@@ -93,18 +93,18 @@ def _first_lines(report: Report, width: int) -> Iterator[str]:
     took, ended = seconds(run.duration_s), ending(run)
     ranks = [plural(run.world_size, "rank")] if run.steps or report.coverage.ranks else []  # else nobody is one
     if ended:
-        said = [f" after {steps} in {took}", *ranks]
+        said = [f"{ended} after {steps} in {took}", *ranks]
     elif run.status == "running":
         said = [f"running: {steps} in {took}", *ranks, *_as_of(run)]
     else:
         said = [f"{steps} in {took}", *ranks, clean(run.status)]
     name, behind = f"TraceML · {clean(run.name)}", " · ".join(said)
-    if columns.width_of(f"{name} · {ended or ''}{behind}") <= width:
-        yield f"{name} · {ended or ''}{behind}"
+    if columns.width_of(f"{name} · {behind}") <= width:
+        yield f"{name} · {behind}"
         return
     yield columns.fit(name, width)
-    ended = columns.fit(ended, max(1, width - _BEHIND_NAME - columns.width_of(behind))) if ended else ""
-    yield columns.fit(f"{'':{_BEHIND_NAME}}{ended}{behind}", width)
+    for line in _joined(said, width - _BEHIND_NAME):
+        yield from _hanging(" " * _BEHIND_NAME, line, width, indent=0)
 
 
 def _as_of(run: RunInfo) -> tuple[str, ...]:
