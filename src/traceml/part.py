@@ -322,6 +322,11 @@ def _mark(manifest: Manifest) -> None:
     from traceml.wire.ringfolder import ARRIVED  # noqa: PLC0415  # not loaded where nothing trains
 
     (Path(manifest.ring_dir) / ARRIVED).touch(mode=0o600)
+    names = ("TORCHELASTIC_RESTART_COUNT", "RANK", "WORLD_SIZE")
+    numbers = [os.environ.get(name, "") for name in names]
+    if all(number.isdecimal() for number in numbers) and not is_helper():  # of a job that may be restarted
+        told = "-".join([ARRIVED, *numbers, str(os.getpid())])
+        (Path(manifest.ring_dir) / told).touch(mode=0o600)
 
 
 def _next_trial(settings: Settings, before: Path) -> Settings:

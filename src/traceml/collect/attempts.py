@@ -152,7 +152,11 @@ def _how(tail: RingTail, life: Life) -> str:
     end = tail.state.end
     if end is not None and end.exception:
         return f"failed with {end.exception}"
-    status = life.wait_status(tail.pid)
+    return how_ended(life.wait_status(tail.pid))
+
+
+def how_ended(status: Optional[int]) -> str:
+    """How a process went that said nothing itself: by its wait status, None where the kernel does not tell."""
     if status is None:
         return "gone without a word"
     code = os.waitstatus_to_exitcode(status)

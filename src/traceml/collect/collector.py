@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Final, Mapping, Optional, Sequence
 
 from traceml.collect.aligning import Aligning
+from traceml.collect.arrivals import Arrivals
 from traceml.collect.attempts import attempt_of, deaths_of, events_of, is_former, were_interrupted
 from traceml.collect.bell import Bell
 from traceml.collect.callbacks import Callbacks
@@ -66,15 +67,12 @@ class Collector:
         self._manifest, self._keeping, self._launcher = manifest, keeping, launcher
         self._sampling, self._callbacks, self._clock = sampling, callbacks, clock
         self._ring_dir = Path(manifest.ring_dir)
-        self._bell = Bell(self._ring_dir)
-        self._life = Life(clock)
+        self._bell, self._life = Bell(self._ring_dir), Life(clock)
         self._tails: dict[str, RingTail] = {}
-        self._rings = Rings(
-            self._ring_dir, cursors=keeping.cursors(), noted=callbacks.note, is_live=sampling is not None
-        )
+        cursors, is_live, self._arrivals = keeping.cursors(), sampling is not None, Arrivals(self._life)
+        self._rings = Rings(self._ring_dir, self._arrivals, cursors=cursors, noted=callbacks.note, is_live=is_live)
         self._aligning = Aligning(keeping.ledger(), keeping.steps_from)
-        self._stalling = Stalling()
-        self._looks = Looks()
+        self._stalling, self._looks = Stalling(), Looks()
         self._former: dict[str, RingTail] = {}  # rings of attempts that a restart has ended
         self._attempt = max((attempt.number + 1 for attempt in keeping.attempts()), default=0)
         self._sample_at_ns = 0
@@ -241,8 +239,7 @@ class Collector:
             self._keeping.put([portion], states=[tail.state], **self._aligning.take())
         self._tell(self._stalling.over(now_ns))
         self._stalling = Stalling()
-        ended = attempt_of(former, self._life, now_ns=now_ns)
-        self._keeping.begin_attempt(ended)
+        self._keeping.begin_attempt(attempt_of(former, self._life, now_ns=now_ns))
         self._aligning = Aligning(None, self._keeping.steps_from)
 
     def _find_rings(self) -> None:
@@ -356,6 +353,8 @@ class Collector:
             last_ns = max([last_ns, *(part.start_ns + part.duration_ns for part in portion.taken.segments)])
             self._aligning.feed(tail.state, portion.taken.steps)
             self._keeping.put([portion], states=[tail.state], **self._aligning.take())
+        trained = {tail.state.identity.attempt for tail in (*self._tails.values(), *self._former.values())}
+        self._keeping.add_attempts(self._arrivals.attempts(trained, now_ns=now_ns))
         died = deaths_of(ranks, self._life, now_ns=now_ns)
         self._tell([*self._stalling.over(now_ns), *events_of(died, ranks, memory_of=self._stalling.memory_of)])
         self._keeping.append(live=[tail.live(last_ns, alive=False) for tail in ranks])

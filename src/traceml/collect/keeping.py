@@ -125,6 +125,18 @@ class Keeping:
         self._store.begin_attempt(ended)
         self._states.clear()
 
+    def add_attempts(self, ended: Sequence[Attempt]) -> None:
+        """Remembers attempts that ended before their first step; where no disk takes them, they are told of as a note.
+
+        Raises:
+            RunError: The database cannot be written.
+        """
+        try:
+            if ended:
+                self._store.add_attempts(ended)
+        except StoreFull:
+            self._noted(f"Attempts that ended before their first step could not be kept: {len(ended)}.")
+
     def put(self, portions: Sequence[Portion], *, states: Sequence[RankState] = (), **more: Any) -> None:
         """Stores portions of rings with their cursors, in one transaction. States that are stored are left out."""
         self.append(

@@ -11,6 +11,8 @@ from traceml.errors import WireError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from traceml.collect.arrivals import Arrivals
+
 _HALF_MADE_S: Final = 3.0  # a ring whose header is not sound by then never will be
 
 
@@ -19,13 +21,23 @@ class Rings:
 
     Args:
         folder: The ring folder.
+        arrivals: Looks at what else is in it.
         cursors: Those of an earlier collector, by `StoreWriter.cursors`.
         noted: Takes a line about a ring that cannot be read.
         is_live: Whether a writer may just be making one.
     """
 
-    def __init__(self, folder: Path, *, cursors: dict[str, str], noted: Callable[[str], None], is_live: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        arrivals: Arrivals,
+        *,
+        cursors: dict[str, str],
+        noted: Callable[[str], None],
+        is_live: bool,
+    ) -> None:
         self._folder, self._cursors, self._noted, self._is_live = folder, cursors, noted, is_live
+        self._arrivals = arrivals
         self._refused: set[str] = set()
         self._half_made: dict[str, float] = {}
 
@@ -37,9 +49,12 @@ class Rings:
             next_rank: What the first of them counts as until its writer says.
         """
         try:
-            names = sorted(path.name for path in self._folder.iterdir() if path.suffix == ".ring")
+            paths = sorted(self._folder.iterdir())
         except OSError:
             return  # somebody removed the folder: the maps that are held go on
+        for path in paths:
+            self._arrivals.look(path)
+        names = [path.name for path in paths if path.suffix == ".ring"]
         for name in names:
             if name in known or name in self._refused:
                 continue

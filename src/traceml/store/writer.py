@@ -170,6 +170,12 @@ class StoreWriter:
             num_rows = {**draft.num_rows, "memory": 0, "processes": 0, "events": 0}
             self._memory = _Memory({}, num_rows, 0)
 
+    def add_attempts(self, ended: Iterable[Attempt]) -> None:
+        """Remembers attempts that ended before their first step; raises what `begin_attempt` does."""
+        with self._transaction():
+            rows = [(attempt.number, _text(attempt)) for attempt in ended]
+            self._db.executemany("INSERT OR IGNORE INTO attempts VALUES (?, ?)", rows)
+
     def cursors(self) -> dict[str, str]:
         """How far each ring has been read: ring file name -> cursor text.
 

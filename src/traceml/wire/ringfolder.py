@@ -17,6 +17,8 @@ RUN: Final = "run"
 NODE: Final = "node.json"
 #: In the ring folder: some process of the run has torch, and could be looked into.
 ARRIVED: Final = "arrived"
+#: In the ring folder, of each rank of a job that may be restarted: attempt, rank, world size, process.
+ARRIVAL: Final = re.compile(rf"{ARRIVED}-(\d+)-(\d+)-(\d+)-(\d+)")
 #: In the ring folder: the table of a check.
 CHECK: Final = "check.txt"
 #: In the ring folder: what the collector wrote to stdout and stderr, normally nothing.
@@ -27,6 +29,7 @@ _ALONE: Final = re.compile(r"traceml-[0-9a-f]{12}")  # where another user's fold
 _FILES: Final = re.compile(
     rf"{'|'.join(map(re.escape, (BELL, RUN, NODE, ARRIVED, CHECK, LOG)))}|lock"
     r"|\d+-\d+\.ring(\.waiting)?|report-\d+\.json|rank-\d+(-\d+)?|\.[\w.-]+\.\d+"
+    rf"|{ARRIVAL.pattern}"
 )
 
 

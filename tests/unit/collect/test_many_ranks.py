@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -227,6 +229,25 @@ def test_a_restart_that_is_seen_as_it_happens_gives_the_same(tmp_path: Path) -> 
     assert [unit.last_step for unit in reader.units()] == list(range(2, 51))
     assert [(attempt.number, attempt.num_steps) for attempt in reader.attempts()] == [(0, 30)]
     assert {state.identity.attempt for state in reader.states()} == {1}
+
+
+def test_a_restart_that_came_to_no_step_is_counted_beside_the_attempt_that_trained(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path)
+    ranks = world(tmp_path, 2)
+    train(ranks, 30, late=1)
+    for rank in ranks:
+        rank.goodbye(exception="RuntimeError")
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    (ring_folder(tmp_path) / f"arrived-1-0-2-{process.pid}").touch()
+    collect(tmp_path, manifest, Told())
+    report = build_report(
+        reader_of(tmp_path), manifest, now_wall=time.time(), now_ns=time.perf_counter_ns(), is_running=False
+    )
+
+    assert (report.run.restarts, report.run.steps) == (1, 30)
+    assert [(attempt.number, attempt.steps) for attempt in report.attempts] == [(1, 0)]
+    assert report.attempts[0].deaths[0].how == "gone without a word"
 
 
 def _collect_once_and_die(tmp_path: Path, manifest: Manifest) -> None:

@@ -158,6 +158,15 @@ def test_an_attempt_without_a_step_says_so() -> None:
     assert "1 restart: in the attempt before rank 3 died first, before its first step" in " ".join(text.split())
 
 
+def test_a_last_attempt_without_a_step_is_told_apart_from_the_one_that_the_rest_is_of() -> None:
+    died = RankDeath(1, 1, "between_steps", 5, "left with exit code 1")
+    later, silent = (Attempt(1, 2, 0, 0, SECOND, deaths) for deaths in ((died,), ()))
+    told = [" ".join(card(report_of(store_of(LATE, all_attempts=[one]))).split()) for one in (later, silent)]
+
+    assert "1 restart: in the last attempt rank 1 died first, before its first step (left with exit code 1)" in told[0]
+    assert "1 restart: the last attempt ended before its first step; the rest is of the one before" in told[1]
+
+
 def test_the_worst_summary_of_eight_ranks_with_restarts_and_findings_is_small_and_sound() -> None:
     deaths = tuple(RankDeath(rank, 20, "sync", rank, "failed with DistBackendError") for rank in range(8))
     attempts = [Attempt(number, 8, 19, 0, SECOND, deaths, f"node-0/attempt-{number}.db") for number in range(40)]

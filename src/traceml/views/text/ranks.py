@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from traceml.report.contract import PhaseRanks, RankRow, Report, SyncInfo
 
 _NOTABLE: Final = 0.1  # of the period: a phase that differs less between the ranks is not told
+_EARLY: Final = "before its first step"
 _MAX_APART: Final = 2
 _PAIR: Final = 2  # ranks, of which neither is the median
 
@@ -40,12 +41,14 @@ def restarts_in_words(report: Report) -> str:
         return ""
     last = report.attempts[-1]
     times = "1 restart" if report.run.restarts == 1 else f"{units.count(report.run.restarts)} restarts"
+    is_later = last.number >= report.run.restarts  # those before this attempt are counted from 0 on
+    which, rest = ("the last attempt", "; the rest is of the one before") if is_later else ("the attempt before", "")
     if not last.deaths:
-        return f"{times}: the attempt before ended after step {units.count(last.steps)}"
+        return f"{times}: {which} ended {f'after step {units.count(last.steps)}' if last.steps else _EARLY}{rest}"
     first = last.deaths[0]
     phase = _label(first.phase)
-    where = f"in {phase} of step {units.count(first.step)}" if last.steps else "before its first step"
-    return f"{times}: in the attempt before rank {first.rank} died first, {where} ({clean(first.how)})"
+    where = f"in {phase} of step {units.count(first.step)}" if last.steps else _EARLY
+    return f"{times}: in {which} rank {first.rank} died first, {where} ({clean(first.how)}){rest}"
 
 
 def deaths_in_words(report: Report) -> str:
