@@ -142,7 +142,8 @@ def ring_dir(folder: Path) -> Path:
 def script_of(launcher_pid: int, script: str) -> bool:
     """Whether the launcher has started its script."""
     try:
-        children = psutil.Process(launcher_pid).children()
-        return any(script in child.cmdline() for child in children)
+        launcher = psutil.Process(launcher_pid)
+        words, children = launcher.cmdline(), launcher.children()  # a child has those words until it runs
+        return any(script in found for found in (child.cmdline() for child in children) if found != words)
     except psutil.Error:
         return False

@@ -196,9 +196,10 @@ def test_a_launcher_killed_before_it_said_anything_leaves_the_training_its_summa
     assert running.until(lambda: list((tmp_path / "logs").glob("*/manifest.json")))
     assert running.until(lambda: running.script_of(process.pid, SCRIPT))
     assert running.until(lambda: running.collectors_of(tmp_path))  # without one the next command brings the run home
+    (folder,) = (tmp_path / "logs").iterdir()
+    assert running.until(lambda: list(running.ring_dir(folder).glob("*.ring")))  # else its first word finds no reader
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    (folder,) = (tmp_path / "logs").iterdir()
 
     assert running.until((folder / "final_summary.json").exists)
     result = running.Result(process.returncode, b"", "", folder)

@@ -44,6 +44,7 @@ def said(notebook: Any) -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore")  # jupyter's own, of sockets and event loops
+@pytest.mark.long  # beside many others jupyter kills its kernel before it has ended
 def test_a_notebook_shows_its_card_and_its_run_ends_with_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
