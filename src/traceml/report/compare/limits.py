@@ -60,6 +60,14 @@ class CompareLimits:
     #: ... changed alike when each is within a quarter of the step's change, or within its interval of less than half.
     alike_within: float = 0.25
     alike_interval: float = 0.5
+    #: One phase of a pair changed by itself where the steps wait rather than compute (a CPU's own work drifts phase by
+    #: phase), had their cores, at least two other phases tell what all share, and it leaves ten times the usual stray
+    #: (0.1 % of the step), three times what it and the others strayed in this pair.
+    specific_cpu_share: float = 0.35
+    specific_wait_share: float = 0.02
+    specific_num_phases: int = 3
+    specific_step_share: float = 0.01
+    specific_strays: float = 3.0
     #: A phase is named for the change of a typical step when it holds most of it.
     culprit_share: float = 0.6
     #: Time has moved between phases, in a step that is the same, from where one of them would show as a change.

@@ -1,0 +1,86 @@
+"""Finds the change of one phase of a pair of runs by the others: what drifts between runs drifts in all of them.
+
+Two runs of one script differ by a percent or two as a whole: clocks, the timer's slack, what else the host does. All
+phases share most of that, so of a step that waits rather than computes the phases that nobody changed tell how much it
+was, and how far a phase strays by itself. Sleeping pairs of 20 ms steps differed by 1.6 % (a standard deviation) as a
+whole, and a phase by 0.3 % of the step beside what all shared (`make compare-budget`).
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence
+
+from traceml.analysis.redraw import BlockTimes, drift_share
+from traceml.report.compare.times import STEP, RunTimes, cpu_share_of, parts_of, waited_share_of
+
+if TYPE_CHECKING:
+    from traceml.analysis.between import Distance
+    from traceml.report.compare.limits import CompareLimits
+
+_OF_MEDIANS = (
+    1.2533 * 1.4826
+)  # a median's standard error, of the median distance from it, times the root of their number
+
+
+class Specific(NamedTuple):
+    """What one phase alone changed by, and how far that may be off: shares of the step."""
+
+    share: float
+    floor: float
+
+
+def specific_change(
+    before: Sequence[RunTimes], after: Sequence[RunTimes], shared: tuple[str, ...], limits: CompareLimits
+) -> Optional[Specific]:
+    """The change of the one phase that changed otherwise than the others; None where there is no such phase.
+
+    Only of a single run a side, on the host's clock, whose steps wait rather than compute, and which had their cores.
+    """
+    if len(before) != 1 or len(after) != 1 or not all(_is_quiet(run, limits) for run in (*before, *after)):
+        return None
+    sides = [parts_of(run, shared) for run in (*before, *after)]
+    typical = [{name: median(side.parts[name]) for name in shared} for side in sides]
+    step_ms = median(sides[0].parts[STEP])
+    names = [name for name in shared if min(side[name] for side in typical) >= limits.alike_phase_share * step_ms]
+    if len(names) < limits.specific_num_phases:
+        return None
+    common = median(typical[1][name] / typical[0][name] for name in names)
+    excess = {name: typical[1][name] - common * typical[0][name] for name in names}
+    floors = {name: _floor_ms(name, sides, step_ms, limits) for name in names}
+    top = max(names, key=lambda name: abs(excess[name]))
+    others = [name for name in names if name != top]
+    strayed = max(abs(excess[name]) for name in others)
+    floor = math.hypot(floors[top], limits.specific_strays * strayed)
+    if abs(excess[top]) <= floor or any(abs(excess[name]) > floors[name] for name in others):
+        return None
+    return Specific(excess[top] / step_ms, floor / step_ms)
+
+
+def sharpened(typical: Distance, found: Optional[Specific]) -> Distance:
+    """The step's distance where one phase has changed it: from the step's own estimate to what the phase says."""
+    if found is None or found.share * typical.estimate <= 0:
+        return typical
+    ends = [math.log1p(max(found.share + off, -0.9)) for off in (-found.floor, found.floor)]
+    low, high = min(*ends, typical.estimate), max(*ends, typical.estimate)
+    return typical.__class__(typical.estimate, max(low, typical.low), min(high, typical.high))
+
+
+def _is_quiet(run: RunTimes, limits: CompareLimits) -> bool:
+    cpu, waited = cpu_share_of(run.report), waited_share_of(run.report)
+    if run.report.step_time.clock != "host" or cpu is None or waited is None:
+        return False
+    return cpu <= limits.specific_cpu_share and waited <= limits.specific_wait_share
+
+
+def _floor_ms(name: str, sides: Sequence[BlockTimes], step_ms: float, limits: CompareLimits) -> float:
+    """How far a phase that nobody changed may stray from what all share."""
+    found = limits.specific_step_share * step_ms
+    for side in sides:
+        values = side.parts[name]
+        middle = median(values)
+        error = _OF_MEDIANS * median(abs(value - middle) for value in values) / math.sqrt(len(values))
+        wandered = drift_share(BlockTimes(side.num_steps, values, {})) * middle
+        found = math.hypot(found, limits.specific_strays * math.hypot(error, wandered))
+    return found
