@@ -40,7 +40,7 @@ from traceml.report.compare.limits import LIMITS, CompareLimits
 from traceml.report.compare.quantities import quantities_of
 from traceml.report.compare.ranks import rank_behind, rank_changes
 from traceml.report.compare.sound import check
-from traceml.report.compare.specific import sharpened, specific_change
+from traceml.report.compare.specific import floor_of, sharpened, specific_change
 from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of, waited_share_of
 from traceml.report.compare.waterfall import Waterfall
 from traceml.report.shares import rounded
@@ -130,14 +130,16 @@ def compare(
 
 
 def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> _Found:
-    drift, hosts = allowance(before, after, limits), of_hosts(before, after, limits)
+    hosts = of_hosts(before, after, limits)
     fall = Waterfall(before, after, limits)
+    specific = None if hosts else specific_change(before, after, fall.shared, limits)
+    drift = allowance(before, after, limits)
+    drift = drift if specific is not None and specific.share else floor_of(drift, specific)
     steps = [[typical_of(run.blocks) for run in side] for side in (before, after)]
     within = fall.typical(steps)
     allowed = math.log1p(drift)
     typical, mean = within.widened(allowed), fall.mean().widened(allowed)
-    specific = None if hosts else specific_change(before, after, fall.shared, limits)
-    typical, drift = sharpened(typical, specific), drift if specific is None else min(drift, specific.floor)
+    typical, drift = sharpened(typical, specific), floor_of(drift, specific)
     if has_repeats(before, after):
         spread = pooled_spread(*([math.log(ms) for ms in side] for side in steps))
     else:

@@ -68,6 +68,8 @@ class CompareLimits:
     specific_num_phases: int = 3
     specific_step_share: float = 0.01
     specific_strays: float = 3.0
+    #: Where no phase changed by itself: identical sleeping runs one after the other differed by up to 4.7 % as a whole.
+    shared_drift_share: float = 0.05
     #: A phase is named for the change of a typical step when it holds most of it.
     culprit_share: float = 0.6
     #: Time has moved between phases, in a step that is the same, from where one of them would show as a change.

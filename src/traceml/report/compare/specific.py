@@ -25,7 +25,7 @@ _OF_MEDIANS = (
 
 
 class Specific(NamedTuple):
-    """What one phase alone changed by, and how far that may be off: shares of the step."""
+    """What one phase alone changed by, and how far that may be off: shares of the step. 0: no phase changed alone."""
 
     share: float
     floor: float
@@ -34,9 +34,10 @@ class Specific(NamedTuple):
 def specific_change(
     before: Sequence[RunTimes], after: Sequence[RunTimes], shared: tuple[str, ...], limits: CompareLimits
 ) -> Optional[Specific]:
-    """The change of the one phase that changed otherwise than the others; None where there is no such phase.
+    """The change of the one phase that changed otherwise than the others; None where that cannot be told.
 
     Only of a single run a side, on the host's clock, whose steps wait rather than compute, and which had their cores.
+    Where no phase changed alone, whatever the step changed by is shared, as drift is: the floor is drift's own.
     """
     if len(before) != 1 or len(after) != 1 or not all(_is_quiet(run, limits) for run in (*before, *after)):
         return None
@@ -54,7 +55,7 @@ def specific_change(
     strayed = max(abs(excess[name]) for name in others)
     floor = math.hypot(floors[top], limits.specific_strays * strayed)
     if abs(excess[top]) <= floor or any(abs(excess[name]) > floors[name] for name in others):
-        return None
+        return Specific(0.0, limits.shared_drift_share)
     return Specific(excess[top] / step_ms, floor / step_ms)
 
 
@@ -65,6 +66,13 @@ def sharpened(typical: Distance, found: Optional[Specific]) -> Distance:
     ends = [math.log1p(max(found.share + off, -0.9)) for off in (-found.floor, found.floor)]
     low, high = min(*ends, typical.estimate), max(*ends, typical.estimate)
     return typical.__class__(typical.estimate, max(low, typical.low), min(high, typical.high))
+
+
+def floor_of(drift: float, found: Optional[Specific]) -> float:
+    """The share (0..1) that is allowed for drift between a pair's runs, where it is known what their phases share."""
+    if found is None:
+        return drift
+    return min(drift, found.floor) if found.share else max(drift, found.floor)
 
 
 def _is_quiet(run: RunTimes, limits: CompareLimits) -> bool:
