@@ -37,7 +37,7 @@ def test_stalls_of_the_scripts_own_do_not_raise_the_floor_of_a_full_host() -> No
         for ms in (BASE_MS, slower("input", 2.0))
     )
 
-    assert same.drift_pct < 5
+    assert same.drift_pct <= 5
     assert same.verdict.diagnosis in ("SAME", "UNDECIDED")
     assert (slow.verdict.diagnosis, slow.verdict.phase) == ("REGRESSION", "input")
 
