@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from traceml.diagnosis.sentences import Spread
     from traceml.diagnosis.thresholds import Thresholds
 
-_IS_WORK: Final = (EVAL, CHECKPOINT)  # not waste: at most a warning
+IS_WORK: Final = (EVAL, CHECKPOINT)  # not waste: at most a warning
 _DOES: Final = {
     EVAL: "evaluates",
     CHECKPOINT: "saves checkpoints",
@@ -69,7 +69,7 @@ def alone(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     number = own.state.identity.rank
     return Finding(
         diagnosis="OVERHEAD_BOUND",
-        severity=severity_of(impact, rank, limits, at_most=WARNING if phase in _IS_WORK else CRITICAL),
+        severity=severity_of(impact, rank, limits, at_most=WARNING if phase in IS_WORK else CRITICAL),
         summary=f"Rank {number} alone {_does(phase)}: all wait {_of_all(cost, rank)}, in "
         f"{units.count(spread.num_holding)} of {units.count(spread.num_steps)} steps.",
         why=_why(ledger, at, phase, cost),
@@ -101,7 +101,7 @@ def _phase(ledger: LedgerFacts, at: int, limits: Thresholds) -> str:
 
 def _is_told(spread: Spread, phase: str, limits: Thresholds) -> bool:
     """Whether it comes in a few steps, and is known by name or has come again."""
-    is_named = phase in _IS_WORK or phase.startswith(REGION_PREFIX)
+    is_named = phase in IS_WORK or phase.startswith(REGION_PREFIX)
     if spread.is_each or spread.held_share < limits.most_share:
         return False
     return spread.num_holding >= (1 if is_named else limits.min_spells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Optional
 
-from traceml.diagnosis.alone import alone
+from traceml.diagnosis.alone import IS_WORK, alone
 from traceml.diagnosis.finding import CRITICAL, INFO, WARNING, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, waits_often, waits_steadily
 from traceml.diagnosis.loader_advice import epoch_advice
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 _RESTS: Final = (IN_STEP, BETWEEN_STEPS)
 _OUTSIDE_STEP: Final = (BETWEEN_STEPS, EVAL, CHECKPOINT)
-_IS_WORK: Final = (EVAL, CHECKPOINT)  # not waste: at most a warning
 _WORTH_NAMING: Final = 0.01
 
 EPOCH_START: Final = "epoch start"
@@ -115,7 +114,7 @@ def _of_all_ranks(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     part, impact = parts[0], price_of(parts[0].cost, rank)
     is_blind = part.phase == IN_STEP and (bool(unseen_compute(rank)) or _may_replay(facts, rank, limits))
     is_unsure = bool(clock_note(facts, rank)) or is_blind
-    at_most = WARNING if part.phase in _IS_WORK or is_unsure else CRITICAL
+    at_most = WARNING if part.phase in IS_WORK or is_unsure else CRITICAL
     is_ours = part.phase in _RESTS and bool(given_up(rank))  # not the script's: what we missed lies in the rests
     at_most = INFO if is_ours else at_most
     return Finding(

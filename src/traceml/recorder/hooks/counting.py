@@ -45,7 +45,7 @@ def _sizes(part: Any, depth: int) -> Optional[frozenset[int]]:
     shape = getattr(part, "shape", None)
     if shape is not None:
         return frozenset({int(shape[0])}) if len(shape) else _NONE
-    if isinstance(part, (bool, int, float)):
+    if isinstance(part, (int, float)):
         return _NONE
     if isinstance(part, Mapping):
         return _agreed(part.values(), depth) if len(part) <= _MAX_PARTS else None

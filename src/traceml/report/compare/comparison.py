@@ -133,13 +133,12 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
     hosts = of_hosts(before, after, limits)
     fall = Waterfall(before, after, limits)
     specific = None if hosts else specific_change(before, after, fall.shared, limits)
-    drift = allowance(before, after, limits)
-    drift = drift if specific is not None and specific.share else floor_of(drift, specific)
+    unknown = allowance(before, after, limits)
+    drift = floor_of(unknown, specific)
     steps = [[typical_of(run.blocks) for run in side] for side in (before, after)]
     within = fall.typical(steps)
-    allowed = math.log1p(drift)
-    typical, mean = within.widened(allowed), fall.mean().widened(allowed)
-    typical, drift = sharpened(typical, specific), floor_of(drift, specific)
+    allowed = math.log1p(max(unknown, drift))  # where one phase tells, the step's own interval still bounds it
+    typical, mean = sharpened(within.widened(allowed), specific), fall.mean().widened(allowed)
     if has_repeats(before, after):
         spread = pooled_spread(*([math.log(ms) for ms in side] for side in steps))
     else:
