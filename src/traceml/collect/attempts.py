@@ -94,17 +94,13 @@ def events_of(
 def _ended_before(death: RankDeath, tails: Sequence[RingTail]) -> str:
     """Who had come to a good end before the first death, with fewer steps: the others then wait for it in vain."""
     states = [tail.state for tail in tails if tail.state.end is not None and tail.state.end.how == "end"]
-    found = sorted(
+    found = [
         (state.end.at_ns, state.identity.rank, state.last_step or 0)
         for state in states
         if state.end is not None and state.end.at_ns is not None and state.end.at_ns < death.at_ns
-    )
-    told = [
-        f"rank {rank} had ended before, after {units.count(steps)} steps"
-        for _, rank, steps in found
-        if steps < death.step
     ]
-    return f"; {told[0]}" if told else ""
+    first = min((one for one in found if one[2] < death.step), default=None)
+    return f"; rank {first[1]} had ended before, after {units.count(first[2])} steps" if first else ""
 
 
 def _deaths(tails: Iterable[RingTail], life: Life, *, now_ns: int) -> list[RankDeath]:
