@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Optional, Sequence
 
-from traceml.analysis.waited import PeriodFetches, Waited, plus
+from traceml.analysis.waited import PeriodFetches, Waited
+from traceml.schema.known import plus
 from traceml.schema.records import LoaderInfo
 from traceml.wire.edges import SERIAL_BITS
 

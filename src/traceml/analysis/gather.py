@@ -14,6 +14,7 @@ from traceml.analysis.outlying import outlying, steps_of
 from traceml.analysis.surroundings import memory_of, system_of
 from traceml.analysis.warmup import Warmup, find_warmup
 from traceml.schema.distribution import Distribution, bucket_of
+from traceml.schema.known import sum_known
 from traceml.schema.phases import INPUT, PHASES, REGION_PREFIX
 from traceml.schema.records import (
     HALTED,
@@ -174,12 +175,12 @@ def _rank_facts(
         chunks=chunks_of(steady_pieces, name_region),
         num_micro_batches=sum(piece.num_micro_batches for piece in steady_pieces),
         num_optimizer_steps=sum(piece.num_optimizer_steps for piece in steady_pieces),
-        num_samples=_sum_known(piece.num_samples for piece in steady_pieces),
-        num_tokens=_sum_known(piece.num_tokens for piece in steady_pieces),
+        num_samples=sum_known(piece.num_samples for piece in steady_pieces),
+        num_tokens=sum_known(piece.num_tokens for piece in steady_pieces),
         all_micro_batches=sum(piece.num_micro_batches for piece in all_pieces),
         all_optimizer_steps=sum(piece.num_optimizer_steps for piece in all_pieces),
-        all_samples=_sum_known(piece.num_samples for piece in all_pieces),
-        all_tokens=_sum_known(piece.num_tokens for piece in all_pieces),
+        all_samples=sum_known(piece.num_samples for piece in all_pieces),
+        all_tokens=sum_known(piece.num_tokens for piece in all_pieces),
         startup_ns=_segment_ns(segments, rank, "startup"),
         tail_ns=_segment_ns(segments, rank, "tail"),
         first_steady_step=warmup.first_steady_step,
@@ -345,12 +346,6 @@ def _merged(values: Iterable[int], parts: Iterable[Distribution]) -> Distributio
         maximum=max((*raw, *(part.maximum for part in kept if part.maximum is not None)), default=None),
         buckets=buckets,
     )
-
-
-def _sum_known(values: Iterable[Optional[int]]) -> Optional[int]:
-    """The sum of what is known, None when nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _segment_ns(segments: Sequence[Segment], rank: int, kind: str) -> Optional[int]:

@@ -8,7 +8,8 @@ from typing import Any, Dict, Final, Optional, Sequence
 from traceml.analysis.division import FIRST_REGION, INPUT, NUM_PHASES, SYNC, Draft, Period
 from traceml.analysis.plans import Plan, Plans
 from traceml.analysis.traced import MOST, TracedSteps
-from traceml.analysis.waited import PeriodFetches, plus
+from traceml.analysis.waited import PeriodFetches
+from traceml.schema.known import plus
 from traceml.schema.records import StepRecord
 from traceml.schema.syncs import SyncCut
 from traceml.wire import edges

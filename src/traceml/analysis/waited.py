@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
+from traceml.schema.known import plus
+
 
 @dataclass
 class Waited:
@@ -56,10 +58,3 @@ class PeriodFetches:
         else:
             self.eval_ns += waited.ns
             self.had_eval = True
-
-
-def plus(left: Optional[int], right: Optional[int]) -> Optional[int]:
-    """Both together; what is not known adds nothing."""
-    if right is None:
-        return left
-    return right if left is None else left + right

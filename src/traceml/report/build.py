@@ -31,6 +31,7 @@ from traceml.report.surroundings import memory_info, process_info, system_info
 from traceml.report.trim import trimmed
 from traceml.schema import phases, units
 from traceml.schema.current import Current
+from traceml.schema.known import sum_known
 from traceml.schema.model import in_words
 from traceml.schema.struct import to_plain
 
@@ -351,11 +352,11 @@ def _throughput(found: _Found) -> ThroughputInfo:
     spoken = found.facts.median_rank
     steps_s = _training_s(spoken) if spoken else 0.0
     duration_s = _duration_ns(found) / _NS_PER_S
-    wall = _sum_known([rank.all_samples for rank in found.facts.ranks])
+    wall = sum_known([rank.all_samples for rank in found.facts.ranks])
     has_samples, has_tokens = counts_batches(found.states)
     return ThroughputInfo(
-        samples_per_s=_sum_known([_rate(rank.num_samples, time_s) for rank, time_s in ranks]) if has_samples else None,
-        tokens_per_s=_sum_known([_rate(rank.num_tokens, time_s) for rank, time_s in ranks]) if has_tokens else None,
+        samples_per_s=_rates(ranks, lambda rank: rank.num_samples) if has_samples else None,
+        tokens_per_s=_rates(ranks, lambda rank: rank.num_tokens) if has_tokens else None,
         wall_samples_per_s=_rate(wall, duration_s) if found.is_whole and has_samples else None,
         steps_per_s=_rate(spoken.wall.num_steady, steps_s) if spoken and not found.facts.unsure else None,
     )
@@ -367,10 +368,12 @@ def _training_s(rank: RankFacts) -> float:
     return (wall.total_ns - other) / _NS_PER_S
 
 
+def _rates(
+    ranks: Sequence[tuple[RankFacts, float]], number_of: Callable[[RankFacts], Optional[int]]
+) -> Optional[float]:
+    rates = sum_known([_rate(number_of(rank), time_s) for rank, time_s in ranks])
+    return None if rates is None else rounded(rates)
+
+
 def _rate(number: Optional[float], time_s: float) -> Optional[float]:
     return None if number is None or time_s <= 0 else rounded(number / time_s)
-
-
-def _sum_known(values: Sequence[Optional[float]]) -> Optional[float]:
-    known = [value for value in values if value is not None]
-    return rounded(sum(known)) if known else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from traceml.schema.distribution import Distribution
+from traceml.schema.known import sum_known
 from traceml.schema.phases import PHASES, REGION_PREFIX
 from traceml.schema.records import HALTED, Block, DeviceBlock, DeviceTimes, StepRecord
 from traceml.schema.syncs import SyncCut
@@ -64,8 +65,8 @@ def block_of_steps(steps: Sequence[StepRecord]) -> BlockRow:
         end_ns=last.end_ns,
         num_micro_batches=sum([step.num_micro_batches for step in measured]),
         num_optimizer_steps=sum([step.num_optimizer_steps for step in measured]),
-        num_samples=_sum_known([step.num_samples for step in measured]),
-        num_tokens=_sum_known([step.num_tokens for step in measured]),
+        num_samples=sum_known([step.num_samples for step in measured]),
+        num_tokens=sum_known([step.num_tokens for step in measured]),
         body=packing.pack_body(entries),
     )
 
@@ -111,15 +112,10 @@ def block_of_blocks(rows: Sequence[BlockRow]) -> BlockRow:
         end_ns=rows[-1].end_ns,
         num_micro_batches=sum(row.num_micro_batches for row in rows),
         num_optimizer_steps=sum(row.num_optimizer_steps for row in rows),
-        num_samples=_sum_known(row.num_samples for row in rows),
-        num_tokens=_sum_known(row.num_tokens for row in rows),
+        num_samples=sum_known(row.num_samples for row in rows),
+        num_tokens=sum_known(row.num_tokens for row in rows),
         body=packing.pack_body((entry, packing.pack_distribution(merged[entry])) for entry in sorted(merged)),
     )
-
-
-def _sum_known(values: Iterable[Optional[int]]) -> Optional[int]:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def block_record(rank: int, level: int, row: BlockRow, *, regions: Mapping[int, str]) -> Block:
