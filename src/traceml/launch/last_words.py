@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from traceml.launch.output import log_name
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 _NUM_LINES: Final = 20
 _MAX_BYTES: Final = 1 << 15
-_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
 
 def last_words(folder: Path, summary: Path) -> list[str]:
@@ -34,9 +32,8 @@ def last_words(folder: Path, summary: Path) -> list[str]:
         text = _end_of(folder / log_name(rank))
     except (OSError, ValueError):
         return []
-    raw = text.replace("\r\n", "\n").rstrip("\n").split("\n")
-    lines = [_ESCAPE.sub("", line).rpartition("\r")[2] for line in raw]
-    return [f"rank {rank} | {units.clean(line)}" for line in lines[-_NUM_LINES:]]
+    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    return [f"rank {rank} | {units.printed(line)}" for line in lines[-_NUM_LINES:]]
 
 
 def _first_dead(summary: Any) -> Any:

@@ -19,7 +19,6 @@ MAX_LINES: Final = 10_000
 _LOG: Final = "rank-{}.log"
 _LOG_NAME: Final = re.compile(r"rank-(\d{1,9})\.log")
 _MAX_LINE_BYTES: Final = 64 * 1024
-_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,7 @@ def read_output(folder: Path, *, rank: int, window: Optional[tuple[int, int]], s
 def _lines(path: Path) -> Iterator[str]:
     with open_regular(path) as file:
         while raw := file.readline(_MAX_LINE_BYTES):
-            text = raw.decode("utf-8", "replace").rstrip("\r\n")
-            # A progress bar redraws its line behind carriage returns: the last state is what people saw.
-            yield units.clean(_ESCAPE.sub("", text.rpartition("\r")[2]))
+            yield units.printed(raw.decode("utf-8", "replace").rstrip("\r\n"))
 
 
 @dataclass(frozen=True)

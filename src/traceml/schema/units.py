@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Sequence
+import re
+from typing import Final, Sequence
 
 _NS_PER_MS = 1e6
 _KIB = 1024.0
+_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 THIN = ","  # thousands, as in 1,204
 
 
@@ -56,6 +58,11 @@ def count(number: int) -> str:
 def clean(text: str) -> str:
     """Text that came from the user's side, without control characters: nothing of it can take over a terminal."""
     return "".join(" " if ch in "\n\r\t" else ch for ch in text if ch in "\n\r\t" or (ch.isprintable()))
+
+
+def printed(line: str) -> str:
+    """A line of a program's output as people saw it: a progress bar's last state, without escape sequences."""
+    return clean(_ESCAPE.sub("", line).rpartition("\r")[2])
 
 
 def listed(numbers: Sequence[int], *, most: int = 4) -> str:
