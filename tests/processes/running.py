@@ -32,8 +32,10 @@ class Result:
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """`final_summary.json`."""
-        found: Mapping[str, Any] = json.loads((self.folder / "final_summary.json").read_text(encoding="utf-8"))
+        """`final_summary.json`; the launcher waits for it 5 s at most, which a crowded machine may exceed."""
+        path = self.folder / "final_summary.json"
+        until(path.exists)
+        found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
     @property

@@ -82,7 +82,7 @@ def test_a_full_or_closed_stderr_leaves_the_exit_code_to_the_script(tmp_path: Pa
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (3, b"", b"")
-    assert list((tmp_path / "logs").glob("*/final_summary.json"))
+    assert running.until(lambda: list((tmp_path / "logs").glob("*/final_summary.json")))
 
 
 def test_words_of_ours_that_stderr_does_not_take_leave_the_exit_code_to_the_script(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from traceml.launch.collector import Keeper
     from traceml.launch.view import Job, View
 
-_COLLECTOR_S = 5.0
+_COLLECTOR_S = 15.0  # 0.3 s are usual; a crowded machine may need many times that
+_INTERRUPTED_S = 5.0  # somebody waits for the prompt
 _LOOK_S = 0.2
 _SIGNALLED = 128
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -36,7 +37,7 @@ def run_script(job: Job, keeper: Keeper, view: View) -> Outcome:
     """Runs the job beside its collector until both have ended.
 
     Signals are passed on as the view does. After a SIGTERM to us, what the script's own end leaves of its process tree
-    is ended, too. Sleeps in the kernel between events; the collector is waited for at most 5 s.
+    is ended, too. Sleeps in the kernel between events; the collector is waited for at most 15 s, 5 s after a signal.
 
     Args:
         job: The command and its environment.
@@ -56,7 +57,8 @@ def run_script(job: Job, keeper: Keeper, view: View) -> Outcome:
         outcome = _watch(script, signals, keeper, view)
         name = signal.Signals(outcome.signal).name if outcome.signal else None
         keeper.tell(exit={"code": outcome.code, "signal": name})
-        _await_collector(signals, keeper, view.signals)
+        patience_s = _COLLECTOR_S if outcome.signal is None else _INTERRUPTED_S
+        _await_collector(signals, keeper, view.signals, patience_s=patience_s)
     finally:
         view.end()
         signals.close()
@@ -98,9 +100,9 @@ def _watch(script: subprocess.Popen[bytes], signals: Signals, keeper: Keeper, vi
     return Outcome(script.pid, _SIGNALLED - code, -code) if code < 0 else Outcome(script.pid, code)
 
 
-def _await_collector(signals: Signals, keeper: Keeper, unmeant: tuple[int, ...]) -> None:
+def _await_collector(signals: Signals, keeper: Keeper, unmeant: tuple[int, ...], *, patience_s: float) -> None:
     """Waits for the collector's end; a signal ends the waiting, not the collector; but for a window's new size."""
-    deadline = Deadline(_COLLECTOR_S)
+    deadline = Deadline(patience_s)
     while not keeper.is_done and not deadline.is_over:
         got, _ = signals.wait(deadline.left_s)
         if not set(got).issubset(unmeant):
