@@ -29,6 +29,16 @@ HOUSE_S: Final = 0.1  # between two housekeepings: some 30 us, so rarely that no
 _NUM_EARLY: Final = 3  # steps after each of which it is looked whether all is seen
 
 
+class _NoWaits:
+    """One rank waits for nobody."""
+
+    __slots__ = ()
+    is_open = by_node = False
+
+
+NO_WAITS: Final = _NoWaits()
+
+
 class _Hot:
     """What hooks read at each call, together in two cache lines: slots lie in the alphabet's order, a base's first."""
 
@@ -86,6 +96,7 @@ class Pen(_Hot):
         "total_steps",
         "unrecorded",
         "unseen",
+        "waits",
         "watched",
         "who",
         "wrappers_of",
@@ -118,6 +129,7 @@ class Pen(_Hot):
         self.late_looks: list[Callable[[], None]] = []  # for modules that are loaded later
         self.look_for_ranks: Callable[[], None] = _nobody_waits  # a model is traced: there may be several by now
         self.split_backward: Optional[Callable[[Callable[..., Any]], Callable[..., Any]]] = None  # several ranks
+        self.waits: Any = NO_WAITS  # whether a wait is open that a backward ends; several ranks
         self.skipped: list[tuple[CodeType, bool]] = []  # our functions that may run under a compiled frame
         self.skip_code: Optional[Callable[[CodeType], object]] = None  # torch._dynamo's, once it is loaded
         self.on_arrival: list[Callable[[], None]] = []  # to be done then
@@ -276,7 +288,8 @@ class Pen(_Hot):
             if whole:
                 skip_below(code)
         else:
-            self.skipped.append((code, whole))
+            if (code, whole) not in self.skipped:  # a closure that is made anew has the same code
+                self.skipped.append((code, whole))
             if awaits:
                 self.await_compiler()
 

@@ -13,6 +13,7 @@ _NAME: Final = "_engine_run_backward"
 _ENGINE: Final = "_execution_engine"
 _OPEN: Final = edges.BACKWARD
 _CLOSE: Final = edges.BACKWARD + edges.CLOSE
+_SYNC_CLOSE: Final = edges.SYNC + edges.CLOSE
 
 
 def install(pen: Pen) -> str:  # noqa: C901  # one hot path
@@ -27,6 +28,7 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
         return f"torch {torch.__version__} enters the autograd engine another way"
     nxt, mask, codes, stamps, clock, who = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock, pen.who
     inner = run  # with several ranks: what tells its waiting from its work
+    waits = pen.waits
 
     def engine(*args: Any, **kwargs: Any) -> Any:
         if who() != pen.owner or pen.busy:
@@ -40,13 +42,27 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
             pen.guard.fault(HOOK, error)
             return run(*args, **kwargs)
         try:
-            return inner(*args, **kwargs)
+            answer = inner(*args, **kwargs)
         except BaseException:
             pen.raised()
+            if waits.is_open:
+                waits.is_open = False
+                pen.stamp(_SYNC_CLOSE)
+                pen.raised()
             raise
+        else:
+            if not waits.is_open and waits.by_node and kwargs.get("accumulate_grad", True):
+                waits.by_node = False  # a backward without the node: the roots do, from now on
+                pen.renew()
+            return answer
         finally:
             pen.busy = False
             try:
+                if waits.is_open:
+                    waits.is_open = False
+                    k = nxt() & mask
+                    codes[k] = _SYNC_CLOSE
+                    stamps[k] = clock()
                 k = nxt() & mask
                 codes[k] = _CLOSE
                 stamps[k] = clock()
@@ -54,8 +70,8 @@ def install(pen: Pen) -> str:  # noqa: C901  # one hot path
                 pen.guard.fault(HOOK, error)
 
     def renew() -> None:
-        nonlocal nxt, clock, who, inner
-        nxt, clock, who = pen.nxt, pen.clock, pen.who
+        nonlocal nxt, clock, who, inner, waits
+        nxt, clock, who, waits = pen.nxt, pen.clock, pen.who, pen.waits
         inner = run if pen.split_backward is None else pen.split_backward(run)
 
     ours = engine if run is real else _Engine(real, engine)

@@ -2,8 +2,9 @@
 
 Nothing is taken before torch.distributed has more than one rank: a training of one process pays nothing, and has no
 `sync`. A backward is split by a callback that is queued in the engine early on: it runs behind all local work, and
-before that of DDP, which was queued when the last bucket was ready. The backward's root queues it; with a DDP in which
-every parameter has a part in every backward, a hook on the engine's node of one of them does at half of the cost.
+before that of DDP, which was queued when the last bucket was ready. The wait ends where the engine returns. The
+backward's root queues the callback; with a DDP in which every parameter has a part in every backward, a hook on the
+engine's node of one of them does at half of the cost.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Callable, Final, Optional
 from traceml.recorder.hooks.sync_calls import Calls, place_of
 from traceml.recorder.hooks.sync_groups import Groups
 from traceml.recorder.hooks.sync_nodes import Nodes, State, compiles_backward
-from traceml.recorder.pen import Pen
+from traceml.recorder.pen import NO_WAITS, Pen
 from traceml.schema import phases
 from traceml.wire import edges
 
@@ -63,13 +64,14 @@ class Waits:
                 delattr(owner, name)
         self._taken.clear()
         if self._pen.split_backward is not None:
-            self._pen.split_backward = None
+            self._pen.split_backward, self._pen.waits = None, NO_WAITS
             self._pen.renew()
 
     def _begin(self) -> None:
         torch = sys.modules["torch"]
         distributed = torch._C._distributed_c10d  # noqa: SLF001  # where every torch has both
         self._pen.split_backward = self._make_split(torch.autograd.Variable._execution_engine)  # noqa: SLF001
+        self._pen.waits = self._state
         self._pen.renew()
         self._take(distributed.Work, "wait")
         self._take(distributed.ProcessGroup, "monitored_barrier")
@@ -132,29 +134,13 @@ class Waits:
         pen.skip(wait)
         return wait
 
-    def _make_split(  # noqa: C901, PLR0915  # one hot path
-        self, engine: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """What makes of the engine's entry one that tells local work from waiting."""
+    def _make_split(self, engine: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """What makes of the engine's entry one that tells local work from waiting; whoever called it ends the wait."""
         pen, state = self._pen, self._state
 
-        def split(run: Callable[..., Any]) -> Callable[..., Any]:  # noqa: C901, PLR0915  # likewise
+        def split(run: Callable[..., Any]) -> Callable[..., Any]:
             nxt, mask, codes, stamps, clock = pen.nxt, pen.mask, pen.codes, pen.stamps, pen.clock
             queue = engine.queue_callback
-
-            def close() -> None:
-                state.is_open = False
-                try:
-                    k = nxt() & mask
-                    codes[k] = _CLOSE
-                    stamps[k] = clock()
-                except BaseException as error:  # noqa: BLE001  # guard
-                    pen.guard.fault(HOOK, error)
-
-            def waits_ended() -> None:
-                """The last final callback: what the engine does on its way back is no waiting."""
-                if state.is_open:
-                    close()
 
             def local_work_ended() -> None:
                 """The first final callback: with a device in another thread, while the owner waits for the engine."""
@@ -164,8 +150,7 @@ class Waits:
                     k = nxt() & mask
                     codes[k] = _OPEN
                     stamps[k] = clock()
-                    state.is_open = True
-                    queue(waits_ended)  # behind what was queued meanwhile; the engine expects that
+                    state.is_open = True  # until the engine's entry returns
                 except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
 
@@ -178,31 +163,19 @@ class Waits:
             def backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
                 handle = None
                 try:
-                    state.has_fired = False
-                    if not state.by_node:
-                        handle = _hook(roots, at_root)
+                    handle = _hook(roots, at_root)
                 except BaseException as error:  # noqa: BLE001  # guard
                     pen.guard.fault(HOOK, error)
                 try:
-                    answer = run(roots, *args, **kwargs)
-                except BaseException:
-                    if state.is_open:
-                        pen.raised()
-                    raise
-                else:
-                    if state.by_node and not state.has_fired and kwargs.get("accumulate_grad", True):
-                        state.by_node = False  # a backward without it: the roots do, from now on
-                    return answer
+                    return run(roots, *args, **kwargs)
                 finally:
                     if handle is not None:
                         handle.remove()
-                    if state.is_open:
-                        close()
 
             state.ended = local_work_ended
-            for ours in (backward, at_root, local_work_ended, waits_ended, close):
+            for ours in (backward, at_root, local_work_ended):
                 pen.skip(ours)
-            return backward
+            return run if state.by_node else backward
 
         for ours in (_hook, compiles_backward, Calls.waited, place_of):
             pen.skip(ours)

@@ -17,15 +17,12 @@ _COMPILED_AUTOGRAD: Final = "torch._dynamo.compiled_autograd"
 
 
 class State:
-    """What the hooks share. A wait is open: those inside it are part of it.
+    """What the hooks share. A wait is open: those inside it are part of it. `by_node`: a node queues `ended`."""
 
-    `by_node`: a node queues the callback `ended`; `has_fired` since the backward began.
-    """
-
-    __slots__ = ("by_node", "ended", "has_fired", "is_open")
+    __slots__ = ("by_node", "ended", "is_open")
 
     def __init__(self) -> None:
-        self.is_open = self.by_node = self.has_fired = False
+        self.is_open = self.by_node = False
         self.ended: Callable[[], None] = _nothing
 
 
@@ -48,6 +45,7 @@ class Nodes:
             self._known.append(weakref.ref(model))
             self._is_unsure = _may_leave_out(model) or not self._take(model)
             self._state.by_node = not self._is_unsure
+            self._pen.renew()
 
     def remove(self) -> None:
         """Takes them off."""
@@ -60,7 +58,6 @@ class Nodes:
         queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001
 
         def at_node(*_gradients: Any) -> None:
-            state.has_fired = True
             queue(state.ended)
 
         self._pen.skip(at_node)
