@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from tests.unit.report.compared_runs import BASE_MS, QUIET, run_of
+from tests.unit.report.compared_runs import BASE_MS, BUSY, QUIET, run_of
 from traceml.report.compare.comparison import compare
 from traceml.report.compare.contract import Comparison
 from traceml.report.contract import Report
@@ -81,3 +81,50 @@ def test_a_step_that_takes_no_longer_is_no_regression_whatever_one_phase_does() 
 
 def test_a_tenth_more_in_all_phases_is_more_than_drift() -> None:
     assert verdict_of(slept(), slept(longer=1.1, seed=2))[0] == "REGRESSION"
+
+
+def computed(
+    more: Optional[dict[str, float]] = None, *, met: tuple[float, ...], side: int, others: float = 1.0
+) -> list[Report]:
+    """Repeats that take turns and compute: in each the machine was slower by what it met, in all phases."""
+    mean_ms = {phase: ms * (1.0 if phase in (more or {}) else others) for phase, ms in BASE_MS.items()}
+    taken = {phase: ms + (more or {}).get(phase, 0.0) for phase, ms in mean_ms.items()}
+    return [
+        run_of(
+            {phase: ms * factor for phase, ms in taken.items()},
+            noise=0.05,
+            seed=10 * at + side,
+            num_steps=200,
+            beside=BUSY,
+            started_at=f"2027-01-15T08:{2 * at + side:02d}:00+00:00",
+        )
+        for at, factor in enumerate(met)
+    ]
+
+
+MET = (1.08, 1.06, 1.0, 0.97, 0.96)
+MET_BESIDE_OTHERS = (1.4, 1.1, 1.0, 0.98, 1.06)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_repeats_find_10_percent_in_one_phase_although_one_run_met_a_machine_a_third_slower(phase: str) -> None:
+    before = computed(met=MET, side=0)
+    after = computed({phase: 0.1 * step_ms()}, met=MET_BESIDE_OTHERS, side=1)
+
+    for found, diagnosis in ((compare(before, after), "REGRESSION"), (compare(after, before), "IMPROVEMENT")):
+        assert (found.verdict.diagnosis, found.verdict.phase) == (diagnosis, phase)
+        assert found.typical is not None
+        assert min(abs(found.typical.low_pct or 0.0), abs(found.typical.high_pct or 0.0)) > 3
+
+
+def test_repeats_that_met_other_machines_are_no_change() -> None:
+    found = compare(computed(met=MET, side=0), computed(met=MET_BESIDE_OTHERS, side=1))
+
+    assert found.verdict.diagnosis == "UNDECIDED"
+
+
+def test_repeats_whose_other_phases_got_faster_are_no_regression_of_the_one_that_did_not() -> None:
+    found = compare(computed(met=MET, side=0), computed({"forward": 0.0}, met=MET, side=1, others=0.9))
+
+    assert found.verdict.diagnosis in {"IMPROVEMENT", "UNDECIDED"}
+    assert found.verdict.phase != "forward"

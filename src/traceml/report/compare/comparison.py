@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from traceml.report.compare.contract import PhaseChange
     from traceml.report.compare.judge import Margins
     from traceml.report.compare.ranks import RankPhase
+    from traceml.report.compare.specific import Specific
     from traceml.report.contract import Report
 
 _PERCENT: Final = 100.0
@@ -84,6 +85,7 @@ class _Found:
     spread: float  # of logarithms, between repeats
     unshared: tuple[str, ...]
     typical_culprit: Optional[str]
+    specific: Optional[Specific]
     change_of_all: Optional[float]  # of logarithms
     behind: Optional[RankPhase]
 
@@ -154,6 +156,7 @@ def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
         spread=spread,
         unshared=fall.unshared,
         typical_culprit=fall.typical_culprit(),
+        specific=specific,
         change_of_all=fall.change_of_all(),
         behind=rank_behind(
             [run.report for run in before],
@@ -286,6 +289,8 @@ def _is_unmeasured(rows: Sequence[PhaseChange]) -> bool:
 
 
 def _culprit(diagnosis: str, found: _Found, *, of_typical: int, is_slower: bool) -> Optional[str]:
+    if found.specific and found.specific.phase and found.specific.share * of_typical > 0:
+        return found.specific.phase
     directions = {contract.REGRESSION: True, contract.IMPROVEMENT: False, contract.MIXED: True}  # what got worse
     phase = sentences.culprit(found.rows, is_slower=directions.get(diagnosis))
     phase = phase or sentences.culprit(found.rows, is_slower=None if diagnosis == contract.MIXED else is_slower)

@@ -68,6 +68,9 @@ class CompareLimits:
     specific_num_phases: int = 3
     specific_step_share: float = 0.01
     specific_strays: float = 3.0
+    #: Of repeats: by more than four and a half standard errors. With five a side and four phases one of 150 identical
+    #: groups has such a phase by chance.
+    specific_errors: float = 4.5
     #: Where no phase changed by itself: identical sleeping runs one after the other differed by up to 4.7 % as a whole.
     shared_drift_share: float = 0.05
     #: A phase is named for the change of a typical step when it holds most of it.

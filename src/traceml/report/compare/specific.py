@@ -1,18 +1,22 @@
-"""Finds the change of one phase of a pair of runs by the others: what drifts between runs drifts in all of them.
+"""Finds the change of one phase by the others: what drifts between runs drifts in all of them.
 
 Two runs of one script differ by a percent or two as a whole: clocks, the timer's slack, what else the host does. All
 phases share most of that, so of a step that waits rather than computes the phases that nobody changed tell how much it
 was, and how far a phase strays by itself. Sleeping pairs of 20 ms steps differed by 1.6 % (a standard deviation) as a
-whole, and a phase by 0.3 % of the step beside what all shared (`make compare-budget`).
+whole, and a phase by 0.3 % of the step beside what all shared (`make compare-budget`). Repeats tell both themselves, of
+steps that compute, too: where one run of five met a machine that was a third slower, all of its phases were.
 """
 
 from __future__ import annotations
 
 import math
-from statistics import median
-from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Sequence
 
+from traceml.analysis.between import of_repeats, pooled_spread
 from traceml.analysis.redraw import BlockTimes, drift_share
+from traceml.report.compare.comparable import are_interleaved
+from traceml.report.compare.drift import has_repeats
 from traceml.report.compare.times import STEP, RunTimes, cpu_share_of, parts_of, waited_share_of
 
 if TYPE_CHECKING:
@@ -29,17 +33,28 @@ class Specific(NamedTuple):
 
     share: float
     floor: float
+    phase: Optional[str] = None
 
 
 def specific_change(
     before: Sequence[RunTimes], after: Sequence[RunTimes], shared: tuple[str, ...], limits: CompareLimits
 ) -> Optional[Specific]:
-    """The change of the one phase that changed otherwise than the others; None where that cannot be told.
+    """The change of the one phase that changed otherwise than the others; None where that cannot be told."""
+    if has_repeats(before, after):
+        took_turns = are_interleaved([run.report for run in before], [run.report for run in after])
+        return _of_repeats(before, after, shared, limits) if took_turns else None
+    is_pair = len(before) == len(after) == 1
+    return _of_pair(before, after, shared, limits) if is_pair else None
 
-    Only of a single run a side, on the host's clock, whose steps wait rather than compute, and which had their cores.
+
+def _of_pair(
+    before: Sequence[RunTimes], after: Sequence[RunTimes], shared: tuple[str, ...], limits: CompareLimits
+) -> Optional[Specific]:
+    """Only on the host's clock, of steps that wait rather than compute, and which had their cores.
+
     Where no phase changed alone, whatever the step changed by is shared, as drift is: the floor is drift's own.
     """
-    if len(before) != 1 or len(after) != 1 or not all(_is_quiet(run, limits) for run in (*before, *after)):
+    if not all(_is_quiet(run, limits) for run in (*before, *after)):
         return None
     sides = [parts_of(run, shared) for run in (*before, *after)]
     typical = [{name: median(side.parts[name]) for name in shared} for side in sides]
@@ -56,7 +71,35 @@ def specific_change(
     floor = math.hypot(floors[top], limits.specific_strays * strayed)
     if abs(excess[top]) <= floor or any(abs(excess[name]) > floors[name] for name in others):
         return Specific(0.0, limits.shared_drift_share)
-    return Specific(excess[top] / step_ms, floor / step_ms)
+    return Specific(excess[top] / step_ms, floor / step_ms, top)
+
+
+def _of_repeats(
+    before: Sequence[RunTimes], after: Sequence[RunTimes], shared: tuple[str, ...], limits: CompareLimits
+) -> Optional[Specific]:
+    """Each run's phase is held against the mean of its others, so what slows all of a run is not in it; the spread of that
+    between repeats is the measure. None where no phase, or more than one, changed so, or where the others changed, too.
+    """
+    sides = [[_typical_of(run, shared) for run in side] for side in (before, after)]
+    steps = [fmean(sum(run.values()) for run in side) for side in sides]
+    everyone = [run for side in sides for run in side]
+    names = [name for name in shared if min(run[name] for run in everyone) >= limits.alike_phase_share * min(steps)]
+    if len(names) < limits.specific_num_phases:
+        return None
+    found = {name: _contrast(sides, name, [other for other in names if other != name]) for name in names}
+    top = max(names, key=lambda name: abs(found[name].estimate) * fmean(run[name] for run in everyone))
+    others = [name for name in names if name != top]
+    common = of_repeats(*([_mean_log(run, others) for run in side] for side in sides))
+    strays = [_contrast(sides, name, [other for other in others if other != name]) for name in others]
+    if common.low > 0 or common.high < 0 or any(_is_sure(one, sides, limits) for one in strays):
+        return None
+    if not _is_sure(found[top], sides, limits):
+        return None
+    weight = fmean(run[top] for run in sides[0]) / steps[0]
+    share, *ends = (weight * math.expm1(log) for log in (found[top].estimate, found[top].low, found[top].high))
+    if abs(share) < limits.specific_step_share:
+        return None
+    return Specific(share, max(abs(end - share) for end in ends), top)
 
 
 def sharpened(typical: Distance, found: Optional[Specific]) -> Distance:
@@ -73,6 +116,37 @@ def floor_of(drift: float, found: Optional[Specific]) -> float:
     if found is None:
         return drift
     return min(drift, found.floor) if found.share else max(drift, found.floor)
+
+
+class _Contrast(NamedTuple):
+    """How far a phase moved against others, of logarithms, and its standard deviation between repeats."""
+
+    estimate: float
+    low: float
+    high: float
+    spread: float
+
+
+def _contrast(sides: Sequence[Sequence[Mapping[str, float]]], name: str, others: Sequence[str]) -> _Contrast:
+    against = [[math.log(run[name]) - _mean_log(run, others) for run in side] for side in sides]
+    found = of_repeats(against[0], against[1])
+    return _Contrast(found.estimate, found.low, found.high, pooled_spread(against[0], against[1]))
+
+
+def _is_sure(found: _Contrast, sides: Sequence[Sequence[object]], limits: CompareLimits) -> bool:
+    """Whether a phase strayed: several are looked at, so by more than its interval asks for."""
+    per_run = math.sqrt(sum(1 / len(side) for side in sides))
+    least = limits.specific_errors * found.spread * per_run
+    return (found.low > 0 or found.high < 0) and abs(found.estimate) > least
+
+
+def _mean_log(run: Mapping[str, float], names: Sequence[str]) -> float:
+    return fmean(math.log(run[name]) for name in names)
+
+
+def _typical_of(run: RunTimes, shared: tuple[str, ...]) -> dict[str, float]:
+    parts = parts_of(run, shared)
+    return {name: median(parts.parts[name]) for name in shared}
 
 
 def _is_quiet(run: RunTimes, limits: CompareLimits) -> bool:
