@@ -7,8 +7,8 @@ from typing import Any, Final, Optional, Sequence
 
 from traceml.analysis.cuts import Cut
 from traceml.analysis.waited import PeriodFetches
-from traceml.schema.known import plus
 from traceml.schema import phases
+from traceml.schema.known import plus
 from traceml.schema.records import Segment, StepRecord
 from traceml.schema.syncs import SyncCut
 from traceml.wire import edges

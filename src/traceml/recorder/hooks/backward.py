@@ -16,7 +16,7 @@ _CLOSE: Final = edges.BACKWARD + edges.CLOSE
 _SYNC_CLOSE: Final = edges.SYNC + edges.CLOSE
 
 
-def install(pen: Pen) -> str:  # noqa: C901  # one hot path
+def install(pen: Pen) -> str:  # noqa: C901, PLR0915  # one hot path
     """Wraps the engine's entry; returns why it cannot be, or nothing."""
     torch = sys.modules["torch"]
     owner, name = torch.autograd, _NAME

@@ -134,7 +134,9 @@ class Waits:
         pen.skip(wait)
         return wait
 
-    def _make_split(self, engine: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def _make_split(  # noqa: C901  # one hot path
+        self, engine: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """What makes of the engine's entry one that tells local work from waiting; whoever called it ends the wait."""
         pen, state = self._pen, self._state
 

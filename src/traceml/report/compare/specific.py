@@ -77,8 +77,9 @@ def _of_pair(
 def _of_repeats(
     before: Sequence[RunTimes], after: Sequence[RunTimes], shared: tuple[str, ...], limits: CompareLimits
 ) -> Optional[Specific]:
-    """Each run's phase is held against the mean of its others, so what slows all of a run is not in it; the spread of that
-    between repeats is the measure. None where no phase, or more than one, changed so, or where the others changed, too.
+    """Each run's phase is held against its others, so what slows all of a run is not in it; the spread decides.
+
+    None where no phase, or more than one, changed so, or where the others changed, too.
     """
     sides = [[_typical_of(run, shared) for run in side] for side in (before, after)]
     steps = [fmean(sum(run.values()) for run in side) for side in sides]
