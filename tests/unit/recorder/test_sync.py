@@ -153,6 +153,17 @@ def test_a_model_that_is_not_traced_is_split_by_its_root_from_the_second_backwar
     assert [step.sync is not None for step in ranks.steps()] == [True, True, True, False, True, True]
 
 
+def test_hooks_that_are_taken_anew_a_thousand_times_keep_no_more_than_once(ranks: Recording) -> None:
+    pen = ranks.session.pen
+    train(DistributedDataParallel(nn.Linear(8, 2)))
+    num_skipped, num_swaps = len(pen.skipped), len(pen.swaps)
+    for _ in range(1000):
+        pen.renew()  # as the bill does twice in each step that it clocks
+    train(DistributedDataParallel(nn.Linear(8, 2)))
+
+    assert (len(pen.skipped), len(pen.swaps)) == (num_skipped, num_swaps)
+
+
 def test_nothing_of_ours_is_on_the_parameters_nor_left_on_their_nodes(ranks: Recording) -> None:
     model = DistributedDataParallel(nn.Linear(8, 2))
     train(model)
