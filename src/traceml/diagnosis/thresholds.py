@@ -56,6 +56,10 @@ class Thresholds:
     each_step_share: float = 0.50
     #: "Most of it in n steps" is said only when those steps hold at least this share of it.
     most_share: float = 0.50
+    #: A cost has its place in some steps where these, in a row, hold nearly all of it, ...
+    spell_share: float = 0.80
+    #: ... and are at most half of the run: of one that is everywhere four fifths of the steps hold four fifths.
+    most_of_steps: float = 0.50
 
     #: Of windows of 20 units (between two syncs) 0 of 276 named a wrong rank and 106 of 108 the right one at 5 ms; of
     #: 10 units the chance of being last cannot be told from luck.

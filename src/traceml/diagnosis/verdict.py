@@ -24,6 +24,7 @@ from traceml.diagnosis.system import (
     normal,
 )
 from traceml.diagnosis.thresholds import LIMITS, Thresholds
+from traceml.diagnosis.when import with_steps
 from traceml.schema import units
 
 _UPPER_BOUNDS: Final = frozenset({"COMM_BOUND"})
@@ -114,7 +115,8 @@ def _step_time(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
 
 def _in_order(causes: Sequence[Finding], facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
     """The largest price first; behind them those that the wait for a core explains, which are told so."""
-    told = [(finding, explained_by_core_waits(finding, facts, limits)) for finding in causes]
+    placed = [with_steps(finding, facts, limits) for finding in causes]
+    told = [(finding, explained_by_core_waits(finding, facts, limits)) for finding in placed]
     own = [finding for finding, explained in told if explained is None]
     others = [explained for _, explained in told if explained is not None]
     weight = partial(_weight, is_any_critical=any(finding.severity == CRITICAL for finding in own))
