@@ -12,6 +12,7 @@ from tests.unit.diagnosis.judged_worlds import facts_of_ranks
 from traceml.diagnosis.thresholds import LIMITS
 from traceml.diagnosis.verdict import diagnose
 from traceml.diagnosis.when import Piece, densest
+from traceml.schema.records import StepRecord
 
 QUICK, SLOW = step_ms(input=0.5, forward=10), step_ms(input=20, forward=10)
 
@@ -32,7 +33,7 @@ def test_waits_in_some_steps_are_told_with_these_steps() -> None:
     [[SLOW] * 80, [QUICK, SLOW] * 40, [QUICK] * 30 + [SLOW] * 50, [QUICK] * 60 + [step_ms(input=900, forward=10)]],
     ids=["all", "every other", "most", "one"],
 )
-def test_a_cost_that_is_everywhere_or_in_one_step_has_no_place(steps: list[dict[str, float]]) -> None:
+def test_a_cost_that_is_everywhere_or_in_one_step_has_no_place(steps: list[StepRecord]) -> None:
     assert " of it in steps " not in diagnose(facts_of_steps(steps)).verdict.why
 
 
