@@ -10,24 +10,24 @@ _PAIR: Final = 2  # of samples: a counter says something from one to another
 
 
 def core_wait_share(
-    samples: Sequence[ProcessSample], *, steady_ns: Optional[tuple[int, int]], process_start_ns: int
+    samples: Sequence[ProcessSample], *, steady_ns: Optional[tuple[int, int]], start: ProcessSample
 ) -> Optional[float]:
     """The share (0..1) of the wall time; None where it is not known.
 
     Of the samples within the steady steps, where there are two of them, else of all. A single sample counts from the
-    process's start, at which nobody had waited: a training may be shorter than the way from one sample to the next.
+    run's start: a training may be shorter than the way from one sample to the next.
 
     Args:
         samples: One rank's, in time order.
         steady_ns: From when to when the steady steps lasted; None without any.
-        process_start_ns: When the process began, on the records' clock.
+        start: When the process began, or the run in it, and what had been waited by then.
     """
     known = [sample for sample in samples if sample.run_delay_ns is not None]
     first_ns, last_ns = steady_ns or (0, -1)
     steady = [sample for sample in known if first_ns <= sample.at_ns <= last_ns]
     chosen = steady if len(steady) >= _PAIR else known
     if len(chosen) == 1:
-        chosen = [ProcessSample(chosen[0].rank, process_start_ns, run_delay_ns=0), *chosen]
+        chosen = [start, *chosen]
     return _share(chosen)
 
 

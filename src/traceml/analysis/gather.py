@@ -189,7 +189,7 @@ def _rank_facts(
         core_wait_share=core_wait_share(
             [sample for sample in processes if sample.rank == rank],
             steady_ns=(_start_ns(steady_pieces[0]), steady_pieces[-1].end_ns) if steady_pieces else None,
-            process_start_ns=state.identity.process_start_ns,
+            start=ProcessSample(rank, state.identity.process_start_ns, run_delay_ns=state.identity.waited_ns),
         ),
     )
 

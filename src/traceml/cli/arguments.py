@@ -22,7 +22,8 @@ _COMPARE_USAGE: Final = (
     "traceml compare [options] BEFORE AFTER\n       traceml compare [options] A1 A2 ... --against B1 B2 ..."
 )
 _COMPARE_END: Final = """\
-exit codes with --fail-on regression: 0 fine, 1 regression, 2 bad input, 3 undecided or incomparable
+exit codes with --fail-on regression: 0 fine, 1 regression (or MIXED, and slower), 2 bad input, 3 undecided or
+incomparable (or MIXED, and whether it is slower is open)
 
 Repeats that take turns meet the same drift of the machine:
   t=$(date +%m%d-%H%M%S)
@@ -33,6 +34,7 @@ Repeats that take turns meet the same drift of the machine:
   traceml compare old-$t-1 old-$t-2 old-$t-3 old-$t-4 old-$t-5 \\
     --against new-$t-1 new-$t-2 new-$t-3 new-$t-4 new-$t-5
 """
+_MIN_MARGIN: Final = 0.1
 _MAX_MARGIN: Final = 50
 _END: Final = "`traceml COMMAND --help` shows a command's options."
 
@@ -330,6 +332,9 @@ def _margin(text: Optional[str]) -> Optional[float]:
         percent = float(text.strip().removesuffix("%"))
     except ValueError:
         percent = math.nan
+    if 0 < percent < _MIN_MARGIN:
+        message = f"compare: --margin {text!r} is a percentage, and less than any run can tell. Say --margin 3%."
+        raise UsageError(message, slug="usage")
     if not 0 < percent <= _MAX_MARGIN:
         message = f"compare: --margin {text!r} is no percentage above 0 and up to {_MAX_MARGIN}. Say --margin 3%."
         raise UsageError(message, slug="usage")

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from traceml import settings
-from traceml.cli.speaking import answer, tell
+from traceml.cli.speaking import answer, tell, width_for
 from traceml.cli.view import find_run, finished_report
-from traceml.report.compare import contract
 from traceml.report.compare.comparison import compare as compare_runs
 from traceml.report.compare.schema import comparison_text
 from traceml.views.text.comparison import comparison_card
@@ -49,15 +48,16 @@ def _text(found: Comparison, shape: str) -> str:
         return comparison_text(found)
     if shape == "markdown":
         return comparison_markdown(found)
-    text = comparison_card(found)
+    width = width_for(sys.stdout)
+    text = comparison_card(found, width=width)
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return comparison_card(found, ascii_only=True)
+        return comparison_card(found, width=width, ascii_only=True)
     return text
 
 
 def _code(found: Comparison) -> int:
     if found.verdict.is_slower:
         return REGRESSED
-    return OPEN if found.verdict.diagnosis in (contract.UNDECIDED, contract.INCOMPARABLE) else FINE
+    return OPEN if found.verdict.is_open else FINE

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from traceml.errors import UsageError
+
+_WIDTH: Final = 80
+_LEAST_WIDTH: Final = 60
 
 
 def open_missing() -> None:
@@ -40,6 +44,13 @@ def answer(text: str) -> None:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # until the process ends
         message = f"Cannot write to stdout ({error.strerror}). Make room, or send the answer elsewhere."
         raise UsageError(message, slug="cannot-print") from None
+
+
+def width_for(stream: TextIO) -> int:
+    """The columns of a text for a stream: 80, or fewer on a narrower terminal, down to 60."""
+    if not stream.isatty():
+        return _WIDTH
+    return min(_WIDTH, max(_LEAST_WIDTH, shutil.get_terminal_size((_WIDTH, 0)).columns))
 
 
 def tell(text: str) -> None:

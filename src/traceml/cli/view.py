@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from traceml import settings
-from traceml.cli.speaking import answer, tell
+from traceml.cli.speaking import answer, tell, width_for
 from traceml.errors import RunError
 from traceml.report.files import CARD_FILE, summary_text, write_summary
 from traceml.report.files import FILE as SUMMARY_FILE
@@ -48,10 +48,10 @@ def find_run(name: str, logs: Path) -> Run:
         RunError: `no-run` names the nearest run; or what `open_run` raises.
     """
     direct = _home_of(name)
-    if _exists(direct):
+    if name and _exists(direct):
         _refuse_logs(direct)
         return open_run(direct)
-    if not direct.is_absolute() and _exists(logs / direct):
+    if name and not direct.is_absolute() and _exists(logs / direct):
         return open_run(logs / direct)
     near = difflib.get_close_matches(direct.name, run_names(logs), n=1)
     hint = f"did you mean '{near[0]}'?" if near else "`traceml runs` lists what there is."
@@ -112,11 +112,12 @@ def finished_report(run: Run) -> Report:
 
 def card_for(stream: TextIO, report: Report) -> str:
     """The card as a stream can carry it: with plain bars where its encoding has no blocks."""
-    text = card(report, cwd=str(Path.cwd()))
+    width = width_for(stream)
+    text = card(report, width=width, cwd=str(Path.cwd()))
     try:
         text.encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return card(report, ascii_only=True, cwd=str(Path.cwd()))
+        return card(report, width=width, ascii_only=True, cwd=str(Path.cwd()))
     return text
 
 

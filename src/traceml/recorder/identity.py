@@ -22,7 +22,7 @@ _STARTERS: Final[tuple[tuple[tuple[str, ...], ...], ...]] = (
 _MAX_VISIBLE: Final = 2048  # characters
 
 
-def identify(*, started_ns: int, environ: Mapping[str, str] = os.environ) -> RankIdentity:
+def identify(*, started_ns: int, waited_ns: int = 0, environ: Mapping[str, str] = os.environ) -> RankIdentity:
     """This process's identity: torch.distributed's when initialised, else its starter's variables, else rank 0 of 1.
 
     The attempt is torchrun's count of restarts; who starts a job without an agent starts it once.
@@ -47,6 +47,7 @@ def identify(*, started_ns: int, environ: Mapping[str, str] = os.environ) -> Ran
         attempt=_number(environ, ("TORCHELASTIC_RESTART_COUNT",)) or 0,
         visible_devices=None if visible is None else visible[:_MAX_VISIBLE],
         device_order=environ.get("CUDA_DEVICE_ORDER", "")[:_MAX_VISIBLE],
+        waited_ns=waited_ns,
     )
 
 
@@ -79,6 +80,15 @@ def process_start_ns() -> int:
     except (OSError, AttributeError, ValueError, IndexError):
         return now_ns
     return now_ns - max(0, age_ns)
+
+
+def core_wait_ns() -> int:
+    """How long this process's main thread has waited for a core so far; 0 where the kernel does not tell."""
+    try:
+        with open("/proc/self/schedstat", "rb") as file:  # noqa: PTH123  # no pathlib on the training side
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> Optional[int]:

@@ -32,7 +32,7 @@ from traceml.recorder.hooks import (
     optimizer,
     sync,
 )
-from traceml.recorder.identity import identify, process_start_ns
+from traceml.recorder.identity import core_wait_ns, identify, process_start_ns
 from traceml.recorder.pen import Pen
 from traceml.recorder.shedding import sheds_of
 from traceml.schema import phases
@@ -109,7 +109,7 @@ class Session:
         self.device: Optional[Device] = None
         self._place: Optional[tuple[str, str]] = None  # the device and its UUID, once the accelerator is in use
         self.is_open = True
-        self.identity = identify(started_ns=started_ns)
+        self.identity = identify(started_ns=started_ns, waited_ns=0 if first else core_wait_ns())
         ring.send(self.identity)
         self.pen.total_steps = total_steps
         try:

@@ -153,6 +153,7 @@ class RankIdentity:
     visible_devices: Optional[str] = None  # its CUDA_VISIBLE_DEVICES; None: not set
     device_order: str = ""  # its CUDA_DEVICE_ORDER
     device_uuid: str = ""  # as torch knows it: without "GPU-" or "MIG-" before it
+    waited_ns: int = 0  # by its start its main thread had waited for a core so long: a process may hold several runs
 
 
 @dataclass(frozen=True)

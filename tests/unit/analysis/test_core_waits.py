@@ -7,6 +7,7 @@ from typing import Sequence
 import pytest
 
 from tests.builders import Piece, block_of, facts_of_steps, numbered, step_ms
+from traceml.analysis.core_waits import core_wait_share
 from traceml.schema.records import ProcessSample
 
 MS = 1_000_000
@@ -33,6 +34,12 @@ def test_with_one_sample_in_the_steady_part_all_of_the_run_count() -> None:
 
 def test_a_single_sample_counts_from_the_processes_start() -> None:
     assert share((2_000, 500)) == pytest.approx(0.25)
+
+
+def test_a_single_sample_of_a_later_run_in_the_process_counts_from_that_runs_start() -> None:
+    of_run = ProcessSample(0, 1_000 * MS, run_delay_ns=700 * MS)
+
+    assert core_wait_share([ProcessSample(0, 2_000 * MS, run_delay_ns=710 * MS)], steady_ns=None, start=of_run) == 0.01
 
 
 def test_the_share_is_known_of_blocks_too() -> None:

@@ -82,7 +82,7 @@ def test_a_margin_opens_the_gate(base: str, slow: str) -> None:
     assert main([*words, "21"]) == 3
 
 
-@pytest.mark.parametrize("margin", ["", "-3%", "0", "nan", "3%%", "inf", "90%", "three"])
+@pytest.mark.parametrize("margin", ["", "-3%", "0", "0.03", "nan", "3%%", "inf", "90%", "three"])
 def test_a_margin_that_is_none_is_a_mistake(
     base: str, slow: str, margin: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

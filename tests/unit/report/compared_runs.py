@@ -16,6 +16,7 @@ BASE_MS: Mapping[str, float] = {"input": 8.0, "forward": 4.0, "backward": 6.0, "
 QUIET = (SystemInfo("NORMAL", num_cores=2.0, cpu_percent_mean=3.0, samples=9), ProcessInfo(cpu_percent_mean=0.0))
 #: A run that computes beside others.
 BUSY = (SystemInfo("NORMAL", num_cores=2.0, cpu_percent_mean=80.0, samples=9), ProcessInfo(cpu_percent_mean=100.0))
+FREE_OF_NOISE = (1.0, 1.002, 0.999, 1.001)
 MAX_BLOCKS = 64
 
 

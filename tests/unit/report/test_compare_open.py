@@ -202,14 +202,14 @@ def test_every_field_of_the_json_stands_in_the_documentation() -> None:
     assert fields - named == {"verdict"}
 
 
-def test_what_is_left_of_the_sentence_has_its_own_name_where_it_is_one_row() -> None:
+def test_a_large_phase_that_may_have_moved_stands_in_the_sentence_under_its_name() -> None:
     """It did not move beyond chance, and the table shows it under its name."""
     waits = {**BASE_MS, "between_steps": 1.0}
     longer = {**waits, "input": 12.0, "between_steps": 1.42}
 
     found = pair(run_of(waits, seed=1, noise=0.0), run_of(longer, seed=2, noise=0.0))
 
-    assert found.verdict.where.endswith(": input +4.00, between steps +0.42")
+    assert found.verdict.where.endswith(": input +4.00, between steps +0.42 (can be chance), all else +0.00")
 
 
 def test_of_many_runs_that_are_not_of_one_kind_each_kind_names_a_run() -> None:

@@ -187,6 +187,8 @@ def _other_batch(everyone: Sequence[Report], limits: CompareLimits) -> Optional[
     for rate, what in (("samples_per_s", "samples"), ("tokens_per_s", "tokens")):
         counts = [_a_step(report, rate) for report in everyone]
         known = [count for count in counts if count is not None]
+        if what == "samples" and _have_short_batches(everyone, counts, limits):
+            continue
         if len(known) == len(counts) and max(known) > min(known) * (1 + limits.batch_share):
             ends = [(count, everyone[known.index(count)]) for count in (min(known), max(known))]
             said = " and ".join(f"{_plain(count)}{_in_run(report, everyone)}" for count, report in ends)
@@ -196,6 +198,21 @@ def _other_batch(everyone: Sequence[Report], limits: CompareLimits) -> Optional[
             if len(sizes) > 1 and all(isinstance(size, int) for size in sizes):
                 return f"other batches ({' and '.join(map(str, sizes))} samples)"
     return None
+
+
+def _have_short_batches(everyone: Sequence[Report], counts: Sequence[Optional[float]], limits: CompareLimits) -> bool:
+    """Whether all loaders make batches of one size, and only the last ones of short epochs hold less."""
+    sizes = {report.loader.get("batch_size") for report in everyone}
+    size = sizes.pop() if len(sizes) == 1 else None
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        return False
+    for report, count in zip(everyone, counts):
+        most = (
+            size * max(1, report.run.world_size) * max(1.0, (report.run.micro_batches or 0) / max(1, report.run.steps))
+        )
+        if count is None or not limits.short_batch_share * most <= count <= (1 + _WHOLE_WITHIN) * most:
+            return False
+    return True
 
 
 def _plain(value: float) -> str:

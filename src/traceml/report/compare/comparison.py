@@ -33,6 +33,7 @@ from traceml.report.compare.judge import (
     direction,
     judge,
     margins_of,
+    may_be_slower,
     mean_direction,
     room_to_decide,
 )
@@ -200,6 +201,7 @@ def _judged(sides: _Sides, found: _Found, margins: Margins) -> Comparison:
         phase=phase,
         rank=behind.rank if behind else None,
         is_slower=is_slower,
+        is_open=may_be_slower(diagnosis, found.typical, found.mean, margins),
         repeats=_repeats(sides, found, room),
         alike_pct=alike_pct,
     )
@@ -224,6 +226,8 @@ def _summary(diagnosis: str, sides: _Sides, found: _Found, margins: Margins, *, 
         same_pct=_PERCENT * margins.same,
         change_pct=_PERCENT * margins.change,
     )
+    if diagnosis == contract.UNDECIDED:
+        return " ".join((text, *sentences.what_moved(found.rows)))
     return text if alike_pct is None else f"{text} {_every_phase(alike_pct, sides)}"
 
 
@@ -257,8 +261,9 @@ def _next(
     if room is not None and room <= math.log1p(found.hosts):
         return sentences.next_host(_PERCENT * found.hosts)
     if diagnosis == contract.UNDECIDED:
-        repeats = _repeats(sides, found, room)
-        return sentences.next_repeats(repeats, is_repeated=_is_repeated(sides), is_starved=found.drift >= MOST)
+        repeats, is_starved = _repeats(sides, found, room), found.drift >= MOST
+        text = sentences.next_repeats(repeats, is_repeated=_is_repeated(sides), is_starved=is_starved)
+        return text if phase is None or is_starved else sentences.next_of_moved(phase, text)
     if phase is not None:
         is_new = any(row.phase == phase and row.only == "after" for row in found.rows)
         rank = behind.rank if behind else None
@@ -322,7 +327,9 @@ def _every_phase(alike_pct: float, sides: _Sides) -> str:
 
 def _incomparable(reasons: tuple[str, ...]) -> CompareVerdict:
     text, next_step = f"{'; '.join(reasons)}.", "compare runs of one setting; the speed below stands for itself"
-    return CompareVerdict(contract.INCOMPARABLE, text, "", next_step, "", None, is_slower=False, reasons=reasons)
+    return CompareVerdict(
+        contract.INCOMPARABLE, text, "", next_step, "", None, is_slower=False, is_open=True, reasons=reasons
+    )
 
 
 def _too_short(sides: _Sides, limits: CompareLimits) -> Optional[CompareVerdict]:
@@ -330,7 +337,8 @@ def _too_short(sides: _Sides, limits: CompareLimits) -> Optional[CompareVerdict]
     for report, times in zip((*sides.before, *sides.after), (*sides.before_times, *sides.after_times)):
         steady, name = sum(times.blocks.num_steps) if times else 0, units.clean(report.run.name)[:_MAX_WORD]
         if steady < limits.min_steady_steps:
-            known = f"the run '{name}' has {steady} steady steps, a comparison needs {limits.min_steady_steps}."
+            has = f"{steady} steady step{'s' * (steady != 1)}"
+            known = f"the run '{name}' has {has}, a comparison needs {limits.min_steady_steps}."
             return _undecided_for(known, "let the runs take more steps: some 100 show a change of 5 %")
         if report.throughput.steps_per_s is None and report.run.inferred:
             next_step = "put the step into `with traceml.trace_step(model):`, then run both again"
@@ -339,7 +347,7 @@ def _too_short(sides: _Sides, limits: CompareLimits) -> Optional[CompareVerdict]
 
 
 def _undecided_for(why: str, next_step: str) -> CompareVerdict:
-    return CompareVerdict(contract.UNDECIDED, why, "", next_step, "", None, is_slower=False)
+    return CompareVerdict(contract.UNDECIDED, why, "", next_step, "", None, is_slower=False, is_open=True)
 
 
 def _unjudged(sides: _Sides, verdict: CompareVerdict, margins: Margins) -> Comparison:

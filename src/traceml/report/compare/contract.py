@@ -29,6 +29,7 @@ class CompareVerdict:
     basis: str  # what the interval rests on, and how much of it is the floor for drift
     phase: Optional[str]  # the phase that holds most of what moved; of `rank` alone where that is not null
     is_slower: bool  # whether a step, typical or mean, takes longer beyond doubt: what `--fail-on regression` fails on
+    is_open: bool = False  # whether it may take longer by more than the margin: what `--fail-on` exits 3 on
     reasons: tuple[str, ...] = ()  # of INCOMPARABLE
     repeats: Optional[int] = None  # of UNDECIDED: about so many a side would decide; null: over 50, or repeats cannot
     rank: Optional[int] = None  # of several: whose own work in `phase` changed, which the others wait for

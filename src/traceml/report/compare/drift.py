@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING, Final, Sequence
 
 from traceml.analysis.redraw import drift_share
@@ -20,13 +21,13 @@ def allowance(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Com
     """The share (0..1) that is allowed for drift between runs, on either side of the interval.
 
     Repeats that took turns show the drift in their own spread: nothing is added. Repeats one side after the other may
-    both have met another machine: the base is added. A single run a side knows nothing of others: the base, more where
+    both have met another machine, as single runs may. A single run a side knows nothing of others: the base, more where
     the CPU does the work beside other tasks, where the run waited for a core, and where it wandered by itself.
     """
     reports = [run.report for run in before], [run.report for run in after]
     hosts = of_hosts(before, after, limits)
     if has_repeats(before, after):
-        return hosts + (0.0 if are_interleaved(*reports) else limits.drift_share)
+        return hosts + (0.0 if are_interleaved(*reports) else _of_sides(before, after, limits))
     return min(MOST, hosts + max(_of_one(run, limits) for run in (*before, *after)))
 
 
@@ -39,6 +40,12 @@ def of_hosts(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: Comp
 def has_repeats(before: Sequence[RunTimes], after: Sequence[RunTimes]) -> bool:
     """Whether each side has a spread of its own: two runs or more."""
     return min(len(before), len(after)) > 1
+
+
+def _of_sides(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> float:
+    """Of repeats one side after the other: what a single run of the side that had it worse is allowed."""
+    allowed = (median(_of_one(run, limits) for run in side) for side in (before, after))
+    return min(MOST, max(limits.drift_share, *allowed))
 
 
 def _of_one(run: RunTimes, limits: CompareLimits) -> float:

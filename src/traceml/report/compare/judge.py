@@ -74,6 +74,15 @@ def judge(typical: Distance, mean: Distance, moved: Mapping[str, float], margins
     return contract.SAME if is_same(typical, margins) else contract.UNDECIDED
 
 
+def may_be_slower(diagnosis: str, typical: Distance, mean: Distance, margins: Margins) -> bool:
+    """Whether it is open that steps take longer by more than the margin: of MIXED, unless all together are faster."""
+    if diagnosis != contract.MIXED:
+        return diagnosis == contract.UNDECIDED
+    if SLOWER in (direction(typical, margins), mean_direction(typical, mean, margins)):
+        return False  # it is no question
+    return direction(mean, margins) != FASTER and max(typical.high, mean.high) > math.log1p(margins.same)
+
+
 def has_moved_between(moved: Mapping[str, float], margins: Margins) -> bool:
     """Whether one phase takes so much more, and another so much less, that each would be a change of the step."""
     shares = moved.values()

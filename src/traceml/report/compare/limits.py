@@ -50,6 +50,8 @@ class CompareLimits:
     min_steady_steps: int = 8
     #: A last batch that is smaller moves the samples a step by less than a tenth.
     batch_share: float = 0.10
+    #: And an epoch of two batches, of which the last is nearly empty, by half.
+    short_batch_share: float = 0.5
 
     #: A phase of some microseconds doubles for no reason: half a percent of the step is never called moved.
     phase_share: float = 0.005

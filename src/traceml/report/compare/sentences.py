@@ -28,6 +28,7 @@ _STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
 _USUAL_REPEATS: Final = 5  # from four a side on the interval is exact, and one odd run of five moves it little
 _NONE_MOVED: Final = "no single phase beyond chance"
 ALL_ELSE: Final = "all else"  # in a table or a sentence: whatever it does not name
+_DOUBTFUL: Final = " (can be chance)"
 _MINUS: Final = "-"  # as a terminal, a shell and a screen reader know it
 
 
@@ -172,6 +173,7 @@ def where(
     moved = any(row.moved for row in rows if row.phase != STEP)
     named = _named(rows)
     parts = [(phase_label(row.phase), row.change_ms / size) for row in named]
+    doubtful = {phase_label(row.phase) for row in named if moved and not row.moved and ends}
     if not moved and (diagnosis == contract.SAME or not parts):
         return f"{said}: {_NONE_MOVED}"
     rest = round(change, decimals) - sum(round(part, decimals) for _, part in parts)
@@ -179,7 +181,9 @@ def where(
     most = max((abs(part) for _, part in parts), default=0.0)
     # One row that is left, and that one would look for, is called as the table calls it.
     else_ = phase_label(others[0].phase) if len(others) == 1 and abs(rest) > _NAMED_SHARE * most else ALL_ELSE
-    told = ", ".join(f"{name} {signed(part, decimals)}" for name, part in (*parts, (else_, rest)))
+    told = ", ".join(
+        f"{name} {signed(part, decimals)}{_DOUBTFUL * (name in doubtful)}" for name, part in (*parts, (else_, rest))
+    )
     if behind is not None:
         waits = "the others wait for it" if behind.change_ms > 0 else "the others wait less for it"
         rank = f"rank {behind.rank} in {phase_label(behind.phase)} {signed(behind.change_ms / size, decimals)} {unit}"
@@ -240,6 +244,21 @@ def next_repeats(repeats: Optional[int], *, is_repeated: bool, is_starved: bool)
     if is_repeated:
         return "more than 50 runs a side would decide if the difference stays; a wider `--margin` asks for less"
     return f"{_in_turns(_USUAL_REPEATS, would='show how much runs differ')}; more than 50 may be needed to decide"
+
+
+def next_of_moved(phase: str, repeats: str) -> str:
+    """What to do where the step is open and one phase is not."""
+    return f"look at what changed in {phase_label(phase)}; for the step itself {repeats}"
+
+
+def what_moved(rows: Sequence[PhaseChange]) -> list[str]:
+    """The sentence of a phase that changed beyond chance in a step of which that is open; none where none did."""
+    moved = [row for row in rows if row.moved and row.phase not in (STEP, REST) and not row.only]
+    if not moved:
+        return []
+    row = max(moved, key=lambda row: abs(row.change_ms))
+    told = "longer" if row.change_ms > 0 else "less time"
+    return [f"That {phase_label(row.phase)} takes {told} is more than chance."]
 
 
 def next_host(hosts_pct: float) -> str:
@@ -309,11 +328,9 @@ def signed(value: float, decimals: int) -> str:
 
 
 def _named(rows: Sequence[PhaseChange]) -> list[PhaseChange]:
-    """The phases the sentence names: those that moved, else the largest; at most three."""
+    """The phases the sentence names, at most three, the largest first: those that moved, then those that may have."""
     found = [row for row in rows if row.phase not in (STEP, REST)]
     most = max((abs(row.change_ms) for row in found), default=0.0)
-    moved = [row for row in found if row.moved]
-    if not any(row.moved for row in rows if row.phase != STEP):
-        moved = found
-    moved = [row for row in moved if abs(row.change_ms) >= _NAMED_SHARE * most and row.change_ms]
-    return sorted(moved, key=lambda row: abs(row.change_ms), reverse=True)[:_MAX_NAMED]
+    large = [row for row in found if abs(row.change_ms) >= _NAMED_SHARE * most and row.change_ms]
+    chosen = sorted(large, key=lambda row: (row.moved, abs(row.change_ms)), reverse=True)[:_MAX_NAMED]
+    return sorted(chosen, key=lambda row: abs(row.change_ms), reverse=True)

@@ -17,7 +17,7 @@ from traceml.analysis.between import of_repeats, pooled_spread
 from traceml.analysis.redraw import BlockTimes, drift_share
 from traceml.report.compare.comparable import are_interleaved
 from traceml.report.compare.drift import has_repeats
-from traceml.report.compare.times import STEP, RunTimes, cpu_share_of, parts_of, waited_share_of
+from traceml.report.compare.times import REST, STEP, RunTimes, cpu_share_of, parts_of, waited_share_of
 
 if TYPE_CHECKING:
     from traceml.analysis.between import Distance
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _OF_MEDIANS = (
     1.2533 * 1.4826
 )  # a median's standard error, of the median distance from it, times the root of their number
+_STILL_LARGE = 0.25  # of what a phase must have to matter
 
 
 class Specific(NamedTuple):
@@ -57,9 +58,9 @@ def _of_pair(
     if not all(_is_quiet(run, limits) for run in (*before, *after)):
         return None
     sides = [parts_of(run, shared) for run in (*before, *after)]
-    typical = [{name: median(side.parts[name]) for name in shared} for side in sides]
+    typical = [_typical_of(side) for side in sides]
     step_ms = median(sides[0].parts[STEP])
-    names = [name for name in shared if min(side[name] for side in typical) >= limits.alike_phase_share * step_ms]
+    names = _large(typical, shared, limits.alike_phase_share * step_ms)
     if len(names) < limits.specific_num_phases:
         return None
     common = median(typical[1][name] / typical[0][name] for name in names)
@@ -69,6 +70,8 @@ def _of_pair(
     others = [name for name in names if name != top]
     strayed = max(abs(excess[name]) for name in others)
     floor = math.hypot(floors[top], limits.specific_strays * strayed)
+    if top == REST:
+        return None
     if abs(excess[top]) <= floor or any(abs(excess[name]) > floors[name] for name in others):
         return Specific(0.0, limits.shared_drift_share)
     return Specific(excess[top] / step_ms, floor / step_ms, top)
@@ -81,20 +84,20 @@ def _of_repeats(
 
     None where no phase, or more than one, changed so, or where the others changed, too.
     """
-    sides = [[_typical_of(run, shared) for run in side] for side in (before, after)]
-    steps = [fmean(sum(run.values()) for run in side) for side in sides]
+    sides = [[_typical_of(parts_of(run, shared)) for run in side] for side in (before, after)]
+    steps = [fmean(run[STEP] for run in side) for side in sides]
     everyone = [run for side in sides for run in side]
-    names = [name for name in shared if min(run[name] for run in everyone) >= limits.alike_phase_share * min(steps)]
+    names = _large(everyone, shared, limits.alike_phase_share * min(steps))
     if len(names) < limits.specific_num_phases:
         return None
     found = {name: _contrast(sides, name, [other for other in names if other != name]) for name in names}
     top = max(names, key=lambda name: abs(found[name].estimate) * fmean(run[name] for run in everyone))
     others = [name for name in names if name != top]
-    common = of_repeats(*([_mean_log(run, others) for run in side] for side in sides))
+    common = of_repeats(*([_log(run, others) for run in side] for side in sides))
     strays = [_contrast(sides, name, [other for other in others if other != name]) for name in others]
     if common.low > 0 or common.high < 0 or any(_is_sure(one, sides, limits) for one in strays):
         return None
-    if not _is_sure(found[top], sides, limits):
+    if top == REST or not _is_sure(found[top], sides, limits):
         return None
     weight = fmean(run[top] for run in sides[0]) / steps[0]
     share, *ends = (weight * math.expm1(log) for log in (found[top].estimate, found[top].low, found[top].high))
@@ -129,7 +132,7 @@ class _Contrast(NamedTuple):
 
 
 def _contrast(sides: Sequence[Sequence[Mapping[str, float]]], name: str, others: Sequence[str]) -> _Contrast:
-    against = [[math.log(run[name]) - _mean_log(run, others) for run in side] for side in sides]
+    against = [[_log(run, [name]) - _log(run, others) for run in side] for side in sides]
     found = of_repeats(against[0], against[1])
     return _Contrast(found.estimate, found.low, found.high, pooled_spread(against[0], against[1]))
 
@@ -141,13 +144,18 @@ def _is_sure(found: _Contrast, sides: Sequence[Sequence[object]], limits: Compar
     return (found.low > 0 or found.high < 0) and abs(found.estimate) > least
 
 
-def _mean_log(run: Mapping[str, float], names: Sequence[str]) -> float:
-    return fmean(math.log(run[name]) for name in names)
+def _log(run: Mapping[str, float], names: Sequence[str]) -> float:
+    return math.log(sum(run[name] for name in names))
 
 
-def _typical_of(run: RunTimes, shared: tuple[str, ...]) -> dict[str, float]:
-    parts = parts_of(run, shared)
-    return {name: median(parts.parts[name]) for name in shared}
+def _typical_of(parts: BlockTimes) -> dict[str, float]:
+    return {name: median(values) for name, values in parts.parts.items()}
+
+
+def _large(runs: Sequence[Mapping[str, float]], shared: tuple[str, ...], least_ms: float) -> list[str]:
+    """The phases that matter in every run; none where one matters in some only: then they are not what they were."""
+    names = [name for name in (*shared, REST) if max(run[name] for run in runs) >= least_ms]
+    return names if all(run[name] >= _STILL_LARGE * least_ms for run in runs for name in names) else []
 
 
 def _is_quiet(run: RunTimes, limits: CompareLimits) -> bool:

@@ -257,7 +257,7 @@ def _briefs(runs: Sequence[RunBrief]) -> Iterator[str]:
         ended = (
             ""
             if status == "completed"
-            else f" {_ENDS.get(status, clean(status))} after {units.count(one.steps)} steps."
+            else f" {_ENDS.get(status, clean(status))} after {units.count(one.steps)} step{'s' * (one.steps != 1)}."
         )
         yield f"{many}{clean(diagnosis).replace('_', ' ')}{severity}: {clean(one.summary)}{ended}"
 
