@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Final, Sequence, Union
+from typing import Final, Optional, Sequence, Union
 
 from traceml.schema.distribution import Distribution
 from traceml.schema.phases import COMPILE, PHASE_INDEX
@@ -36,7 +36,8 @@ def find_warmup(pieces: Sequence[Piece]) -> Warmup:
 
     Steady begins with the first step whose own period is at most 1.2 times the median of the later half of the steps
     known, and the median of the 8 periods from it on within 20 % of that median. At most a quarter of the run is
-    warm-up; steps that are merely faster than the later half are none.
+    warm-up; steps that are merely faster than the later half are none. Nor is a longer part of the run that is slower
+    but even: something was slow there, and it is judged; its own first steps can be warm-up.
 
     Args:
         pieces: All steps from the run's first one on, in order.
@@ -55,7 +56,20 @@ def find_warmup(pieces: Sequence[Piece]) -> Warmup:
         for index in range(min(limit + 1, len(head))):
             if is_right(periods[index : index + _NUM_STAYING], usual_ns):
                 return Warmup(head[index].step if index else 0)
-    return Warmup(head[limit - 1].step + 1, is_cut=limit == len(head) < num_all // _AT_MOST)
+    is_cut = limit == len(head) < num_all // _AT_MOST
+    even = None if is_cut else _evens_out(periods, limit)
+    if even is not None:
+        return Warmup(head[even].step if even else 0)
+    return Warmup(head[limit - 1].step + 1, is_cut=is_cut)
+
+
+def _evens_out(periods: Sequence[int], limit: int) -> Optional[int]:
+    """The first of the steps until `limit` that is like those around the limit; None where none is."""
+    around = periods[limit // 2 : 2 * limit]
+    usual_ns = median(around)
+    if any(not _settles(periods[at : at + _NUM_STAYING], usual_ns) for at in (limit // 2, limit)):
+        return None
+    return next(at for at in range(limit + 1) if _settles(periods[at : at + _NUM_STAYING], usual_ns))
 
 
 def _settles(periods: Sequence[int], usual_ns: float) -> bool:

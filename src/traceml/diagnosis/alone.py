@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Final, Optional
 
+from traceml.diagnosis.core_waits import ALONE, core_wait_note
 from traceml.diagnosis.finding import CRITICAL, WARNING, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, undecided
-from traceml.diagnosis.ledger_price import drift_ns, impact_of, unit_cost
+from traceml.diagnosis.ledger_price import impact_of, unit_cost
 from traceml.diagnosis.price import NS_PER_MS, rule_text, severity_of
 from traceml.diagnosis.rank_advice import alone_advice
 from traceml.diagnosis.sentences import spread_of
@@ -41,7 +43,7 @@ _DOES: Final = {
 
 
 def alone(facts: Facts, limits: Thresholds) -> Optional[Finding]:
-    """All wait while one rank does alone what it does in a few steps: at least 10 % and 0.5 ms of the period.
+    """All wait while one rank does alone, or longer than they, what it does in a few steps: at least 10 % and 0.5 ms.
 
     It holds most of what the ranks lose to one another, by time, and one part around the model (evaluation, checkpoint,
     a region, between steps, input) holds at least 60 % of what this rank does more than the others. One spell of what
@@ -65,18 +67,21 @@ def alone(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     spread = spread_of(own.phases[phase], num_steps=own.num_steady, limits=limits)
     if not _is_told(spread, phase, limits):
         return None
-    impact = impact_of(cost, drift_ns(whole))
     number = own.state.identity.rank
+    if core_wait_note(facts, number, cost.mean_ns / cost.steps_a_unit, limits):
+        return None
+    impact = impact_of(cost, whole, rank)
     return Finding(
         diagnosis="OVERHEAD_BOUND",
         severity=severity_of(impact, rank, limits, at_most=WARNING if phase in IS_WORK else CRITICAL),
-        summary=f"Rank {number} alone {_does(phase)}: all wait {_of_all(cost, rank)}, in "
+        summary=f"Rank {number} {_does(phase, is_alone=_is_alone(facts, own, phase, limits))}: all wait "
+        f"{_of_all(cost.share * spread.held_share, rank)}, in "
         f"{units.count(spread.num_holding)} of {units.count(spread.num_steps)} steps.",
         why=_why(ledger, at, phase, cost),
         next=alone_advice(number, phase),
         rule=rule_text(alone),
         evidence=(
-            Evidence("waiting for what one rank does alone", impact.pct, 100 * limits.alone_share, "%"),
+            Evidence(ALONE, impact.pct, 100 * limits.alone_share, "%"),
             Evidence("waiting a step", impact.ms, limits.min_cost_ns / NS_PER_MS, "ms"),
         ),
         ranks=(number,),
@@ -107,15 +112,20 @@ def _is_told(spread: Spread, phase: str, limits: Thresholds) -> bool:
     return spread.num_holding >= (1 if is_named else limits.min_spells)
 
 
-def _does(phase: str) -> str:
-    if phase.startswith(REGION_PREFIX):
-        return f"is in the region '{region_name(phase)}'"
-    return _DOES[phase]
+def _is_alone(facts: Facts, own: RankFacts, phase: str, limits: Thresholds) -> bool:
+    """Whether the others do next to nothing of it: else they do it, too, and are done sooner."""
+    others = [one.phase_ns(phase) or 0 for one in facts.ranks if one is not own and one.num_steady]
+    return median(others or [0]) < limits.not_alone_share * (own.phase_ns(phase) or 0)
 
 
-def _of_all(cost: UnitCost, rank: RankFacts) -> str:
+def _does(phase: str, *, is_alone: bool) -> str:
+    does = f"is in the region '{region_name(phase)}'" if phase.startswith(REGION_PREFIX) else _DOES[phase]
+    return f"alone {does}" if is_alone else f"{does} longer than the others"
+
+
+def _of_all(share: float, rank: RankFacts) -> str:
     """How much of the run all wait, in words."""
-    return f"{units.duration(cost.share * rank.total_ns)} of {units.duration(rank.total_ns)}"
+    return f"{units.duration(share * rank.total_ns)} of {units.duration(rank.total_ns)}"
 
 
 def _why(ledger: LedgerFacts, at: int, phase: str, cost: UnitCost) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from traceml.diagnosis.finding import Finding
     from traceml.diagnosis.thresholds import Thresholds
 
+ALONE: Final = "waiting for what one rank does alone"
 _INPUT_BOUND: Final = "INPUT_BOUND"
 _OVERHEAD_BOUND: Final = "OVERHEAD_BOUND"
 
@@ -53,6 +54,9 @@ def explained_by_core_waits(finding: Finding, facts: Facts, limits: Thresholds) 
 def core_wait_note(facts: Facts, number: int, excess_ns: float, limits: Thresholds) -> str:
     """What must be said of a rank whose excess is explained by its waiting for a core; else nothing.
 
+    It is, where the wait holds half of it, and what is left would be no cause by itself: a collection of 270 ms in a
+    full host holds waits, too.
+
     Args:
         facts: The run.
         number: The rank.
@@ -65,8 +69,9 @@ def core_wait_note(facts: Facts, number: int, excess_ns: float, limits: Threshol
         return ""
     share = own.core_wait_share or 0.0
     more = share - median([rank.core_wait_share or 0.0 for rank in known.values()] or [0.0])
-    is_told = share >= limits.core_wait_share
-    if not is_told or more * _period_ns(own) < limits.explained_share * excess_ns:
+    waited_ns, is_told = more * _period_ns(own), share >= limits.core_wait_share
+    is_left = excess_ns - waited_ns >= limits.warning_share * _period_ns(own)
+    if not is_told or is_left or waited_ns < limits.explained_share * excess_ns:
         return ""
     return f"; meanwhile it waited for a core {units.percent(share)} of the time"
 
@@ -84,7 +89,12 @@ def _period_ns(rank: RankFacts) -> float:
 
 
 def _may_be_slowed(finding: Finding, facts: Facts) -> bool:
-    """Whether it is work of the thread whose waits are counted; workers make batches in processes of their own."""
+    """Whether it is work of the thread whose waits are counted; workers make batches in processes of their own.
+
+    What one rank does more than the others is not explained by waits that all had.
+    """
+    if any(evidence.name == ALONE for evidence in finding.evidence):
+        return False
     if finding.diagnosis == _INPUT_BOUND:
         return facts.loader is None or not facts.loader.num_workers
     return finding.diagnosis == _OVERHEAD_BOUND

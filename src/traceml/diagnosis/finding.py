@@ -13,13 +13,17 @@ SEVERITIES: Final = (INFO, WARNING, CRITICAL)  # ascending
 
 @dataclass(frozen=True)
 class Impact:
-    """What a finding costs a step: mean ms, percent of the period, the 95 % interval, and the speed-up without."""
+    """What a finding costs a step: mean ms, percent of the period, the 95 % interval, and the speed-up without.
+
+    `num_steps`: of so many steps; None: of all steady ones.
+    """
 
     ms: float
     pct: float
     low_ms: float
     high_ms: float
     speedup: float
+    num_steps: Optional[int] = None
 
 
 @dataclass(frozen=True)

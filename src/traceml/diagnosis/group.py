@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Optional
 from traceml.diagnosis.core_waits import core_wait_note
 from traceml.diagnosis.finding import Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, undecided
-from traceml.diagnosis.ledger_price import UnitCost, drift_ns, impact_of, unit_cost
+from traceml.diagnosis.ledger_price import UnitCost, impact_of, unit_cost
 from traceml.diagnosis.luck import chance_of_last, clumping
 from traceml.diagnosis.price import NS_PER_MS, severity_of
 from traceml.diagnosis.rank_advice import advice_for
@@ -77,7 +77,7 @@ def _finding(
     ranks = tuple(whole.ranks[at] for at in behind.places)
     others = [rank for rank in whole.ranks if rank not in ranks]
     before = f"rank {others[0]}" if len(others) == 1 else "the others"
-    impact = impact_of(cost, drift_ns(whole))
+    impact = impact_of(cost, whole, judged)
     where = PLACES.get(behind.phase, f"in {units.clean(label(behind.phase))}")
     num_last = sum(whole.by_rank[at].num_last for at in behind.places)
     return Finding(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from traceml.schema.syncs import Amount, UnitSums
 
 _US_PER_NS: Final = 1e-3
+_NEARLY_ALL: Final = 0.95  # of the steady steps: the first lies before the first unit
 _WIDENING: Final = 2.0  # times the drift: without it the interval held the measured gain in few cases, with it 11 of 12
 
 
@@ -50,16 +51,20 @@ def unit_cost(ledger: LedgerFacts, rank: RankFacts, amount_of: Callable[[UnitSum
     return UnitCost(mean_ns, low_ns, high_ns, rank.total_ns / rank.num_steady * steps_a_unit, steps_a_unit)
 
 
-def impact_of(cost: UnitCost, drift_ns: float) -> Impact:
-    """The price a step. Both ends of the interval are widened by twice the drift of the transfer."""
+def impact_of(cost: UnitCost, whole: UnitSums, rank: RankFacts) -> Impact:
+    """The price a step. Both ends of the interval are widened by twice the drift of the transfer.
+
+    Where ranks have steps without the others (uneven inputs) it is that of the steps in which they synchronised.
+    """
     mean_ns, period_ns = cost.mean_ns / cost.steps_a_unit, cost.period_ns / cost.steps_a_unit
-    wider_ns = _WIDENING * drift_ns
+    wider_ns = _WIDENING * drift_ns(whole)
     return Impact(
         ms=mean_ns / NS_PER_MS,
         pct=100 * mean_ns / period_ns,
         low_ms=max(0.0, cost.low_ns - wider_ns) / cost.steps_a_unit / NS_PER_MS,
         high_ms=(cost.high_ns + wider_ns) / cost.steps_a_unit / NS_PER_MS,
         speedup=period_ns / max(period_ns - mean_ns, period_ns / MAX_SPEEDUP),
+        num_steps=whole.num_steps if whole.num_steps < _NEARLY_ALL * rank.num_steady else None,
     )
 
 

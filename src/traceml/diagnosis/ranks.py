@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING, Final, Optional
 
 from traceml.diagnosis.finding import CRITICAL, WARNING, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, undecided
-from traceml.diagnosis.ledger_price import UnitCost, drift_ns, impact_of, unit_cost
+from traceml.diagnosis.ledger_price import UnitCost, impact_of, unit_cost
 from traceml.diagnosis.price import NS_PER_MS, rule_text, severity_of
 from traceml.diagnosis.sentences import part_of, share_in_words
 from traceml.diagnosis.straggler import straggler
@@ -54,7 +55,7 @@ def rotating_straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         return None  # noise moves all phases
     if cost.low_share < least or num_culprits <= limits.culprits_share * len(whole.ranks):
         return None
-    impact = impact_of(cost, drift_ns(whole))
+    impact = impact_of(cost, whole, rank)
     at = max(range(len(whole.phases)), key=lambda place: whole.last_excess_ns[place])
     phase = whole.phases[at]
     return Finding(
@@ -78,7 +79,8 @@ def rotating_straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
 def comm_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     """Communication itself takes at least 20 % and 0.5 ms of the period: what even the last rank to arrive waits.
 
-    40 % on a host with fewer cores than ranks, or where the cores are not known: gloo's own turns for a core are in it.
+    40 % on a host with fewer cores than ranks, where the ranks waited for a core a tenth of the time, or where neither
+    is known: gloo's own turns for a core are in it.
     The price is an upper bound, since no communication is free.
 
     Next: fewer or smaller reductions: gradient accumulation with `no_sync()`, a larger `bucket_cap_mb`, half-precision
@@ -88,22 +90,26 @@ def comm_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     if rank is None or ledger is None or ledger.whole is None or undecided(facts, limits):
         return None
     cost = unit_cost(ledger, rank, lambda chunk: chunk.transfer)
-    is_crowded = _is_crowded(facts)
+    had_no_core = (_core_wait_share(facts) or 0.0) >= limits.core_wait_share
+    is_crowded = had_no_core or _is_crowded(facts)
     limit = limits.comm_share if is_crowded is False else limits.comm_share_of_crowded_host
     a_step_ns = cost.mean_ns / cost.steps_a_unit
     if ledger.num_units < limits.min_units or cost.share < limit or a_step_ns < limits.min_cost_ns:
         return None
-    impact = impact_of(cost, drift_ns(ledger.whole))
+    impact = impact_of(cost, ledger.whole, rank)
     cores, host = facts.system.num_cores, ""
-    if is_crowded and cores is not None:
+    if is_crowded and cores is not None and cores < facts.world_size:
         host = f"; {facts.world_size} ranks share {units.significant(cores)} cores, and their turns are in it"
+    elif is_crowded:
+        waited = units.percent(_core_wait_share(facts) or 0.0)
+        host = f"; the ranks waited for a core {waited} of the time, and their turns are in it"
     return Finding(
         diagnosis="COMM_BOUND",
         severity=severity_of(impact, rank, limits, at_most=WARNING),
         summary=f"{share_in_words(cost.share)} of each step is communication itself: {_compared(cost)}.",
         why=f"so long waits even the last rank to arrive; the ranks lose {_lost(ledger.whole)} a step to one another"
         + host,
-        next=_comm_next(is_crowded=bool(is_crowded)),
+        next=_comm_next(is_crowded=bool(_is_crowded(facts)), had_no_core=had_no_core),
         rule=rule_text(comm_bound),
         evidence=(
             Evidence("transfer", 100 * cost.share, 100 * limit, "%"),
@@ -158,9 +164,11 @@ def _rotating_next(kind: str, phase: str) -> str:
     )
 
 
-def _comm_next(*, is_crowded: bool) -> str:
+def _comm_next(*, is_crowded: bool, had_no_core: bool) -> str:
     if is_crowded:
         return "run as many ranks as there are cores; then reduce less often (gradient accumulation with no_sync())"
+    if had_no_core:
+        return "stop what else takes the cores; then reduce less often (gradient accumulation with no_sync())"
     return (
         "reduce less often or less: no_sync() accumulation, larger bucket_cap_mb, fp16 gradients; then torch.profiler"
     )
@@ -177,6 +185,12 @@ def _shared(facts: Facts) -> str:
 def _is_crowded(facts: Facts) -> Optional[bool]:
     cores = facts.system.num_cores
     return None if cores is None else cores < facts.world_size
+
+
+def _core_wait_share(facts: Facts) -> Optional[float]:
+    """How long the ranks waited for a core, the middle one of them."""
+    known = [rank.core_wait_share for rank in facts.ranks if rank.core_wait_share is not None]
+    return median(known) if known else None
 
 
 def _compared(cost: UnitCost) -> str:

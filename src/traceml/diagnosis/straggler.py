@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Optional
+from statistics import median
+from typing import TYPE_CHECKING, Final, Mapping, Optional
 
 from traceml.diagnosis.core_waits import core_wait_note
 from traceml.diagnosis.finding import INFO, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, undecided
 from traceml.diagnosis.group import group_behind
-from traceml.diagnosis.ledger_price import UnitCost, drift_ns, impact_of, unit_cost
+from traceml.diagnosis.ledger_price import UnitCost, impact_of, unit_cost
 from traceml.diagnosis.luck import chance_of_last, clumping
 from traceml.diagnosis.price import NS_PER_MS, rule_text, severity_of
 from traceml.diagnosis.rank_advice import advice_for
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _PAIR: Final = 2
 _MOST_UNITS: Final = 0.5
 _NUM_NAMED: Final = 3
+_NAMED_SHARE: Final = 0.1  # of what a rank does more; a smaller phase is not worth a word
+_NEARLY_ALL: Final = 0.85  # "in forward" is said of that; of less "mostly in forward"
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,36 @@ class Late:
     num_last: int
     luck: float
     excess_ns: dict[str, float]  # a unit, by phase, those above 0, the largest first
+    own: Mapping[str, float]  # its mean a step, by phase, in ns
+    usual: Mapping[str, float]  # the others' median of that
 
     @property
     def coverage(self) -> float:
         """The share of the largest excess in all of them."""
-        return next(iter(self.excess_ns.values())) / sum(self.excess_ns.values()) if self.excess_ns else 0.0
+        return self.covered(1)
 
     @property
     def phase(self) -> str:
         """The phase of the largest excess."""
         return next(iter(self.excess_ns))
+
+    @property
+    def total_ns(self) -> float:
+        """What it does more, a step, in all phases."""
+        return sum(self.excess_ns.values()) / self.cost.steps_a_unit
+
+    def covered(self, number: int) -> float:
+        """The share of the largest phases in all that it does more."""
+        values = list(self.excess_ns.values())
+        return sum(values[:number]) / sum(values) if values else 0.0
+
+    def more_ns(self, phase: str) -> float:
+        """What it does more in a phase, a step."""
+        return self.excess_ns[phase] / self.cost.steps_a_unit
+
+    def is_its_own(self, phase: str, limits: Thresholds) -> bool:
+        """Whether it does there what the others do not: a slower core does all a little longer."""
+        return self.own.get(phase, 0.0) >= limits.its_own_times * self.usual.get(phase, 0.0)
 
 
 def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
@@ -57,7 +80,8 @@ def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
 
     What a rank does between two synchronisations is compared, over at least 20 of them. The lower end of the interval
     of what all would win counts. The rank must come last more often than by luck (1 in 10,000), and 60 % of what it
-    does more than the others' median must be in one phase. The price is a replay with this rank like the others.
+    does more than the others' median must be in one phase; or in two, in which it takes twice as long as they do, and
+    it comes last nearly always. The price is a replay with this rank like the others.
 
     Several ranks that are always behind in the same phase are named together, compared with the faster ones.
 
@@ -75,21 +99,31 @@ def _ms(finding: Finding) -> float:
 
 def _single(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     late = late_rank(facts, limits)
-    if late is None or late.coverage < limits.excess_coverage or _core_wait(late, facts, limits):
+    if late is None or not _phases(late, limits) or _core_wait(late, facts, limits):
         return None
-    impact = impact_of(late.cost, drift_ns(late.whole))
+    impact = impact_of(late.cost, late.whole, late.judged)
     return Finding(
         diagnosis="STRAGGLER",
         severity=severity_of(impact, late.judged, limits),
-        summary=_summary(late, impact),
+        summary=_summary(late, impact, _phases(late, limits)),
         why=_why(late),
         next=advice_for(facts, (late.rank,), late.phase),
         rule=rule_text(straggler),
         evidence=_evidence(late, limits),
         ranks=(late.rank,),
-        phases=(late.phase,),
+        phases=_phases(late, limits),
         impact=impact,
     )
+
+
+def _phases(late: Late, limits: Thresholds) -> tuple[str, ...]:
+    """The phases that it is late in: the one that covers most, or two of its own; none where it is late in many."""
+    if late.coverage >= limits.excess_coverage:
+        return (late.phase,)
+    two = tuple(late.excess_ns)[:_PAIR]
+    is_always_last = late.num_last >= limits.always_last * late.whole.num_units
+    covers = late.covered(_PAIR) >= limits.excess_coverage and all(late.is_its_own(name, limits) for name in two)
+    return two if is_always_last and covers else ()
 
 
 def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
@@ -103,16 +137,12 @@ def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     if late is None or not late.excess_ns:
         return None
     waits = _core_wait(late, facts, limits)
-    if late.coverage >= limits.excess_coverage and not waits:
+    if _phases(late, limits) and not waits:
         return None
-    impact = impact_of(late.cost, drift_ns(late.whole))
-    where = (
-        "in every phase"
-        if late.coverage < limits.excess_coverage
-        else PLACES.get(late.phase, f"in {label(late.phase)}")
-    )
-    named = list(late.excess_ns.items())[:_NUM_NAMED]
-    more = ", ".join(f"{units.clean(label(name))} {units.duration(ns / late.cost.steps_a_unit)}" for name, ns in named)
+    impact = impact_of(late.cost, late.whole, late.judged)
+    named = _named(late)
+    where = " and ".join(_place(name) for name in named) if len(named) <= _PAIR else "in several phases"
+    more = ", ".join(f"{units.clean(label(name))} {units.duration(late.more_ns(name))}" for name in named)
     return Finding(
         diagnosis="SLOW_RANK",
         severity=INFO,
@@ -122,13 +152,23 @@ def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         rule=rule_text(slow_rank),
         evidence=_evidence(late, limits),
         ranks=(late.rank,),
-        phases=tuple(name for name, _ in named),
+        phases=named,
         impact=impact,
     )
 
 
+def _named(late: Late) -> tuple[str, ...]:
+    """The phases that hold a tenth of what it does more, at most three."""
+    total = sum(late.excess_ns.values())
+    return tuple(name for name, ns in late.excess_ns.items() if ns >= _NAMED_SHARE * total)[:_NUM_NAMED]
+
+
+def _place(phase: str) -> str:
+    return PLACES.get(phase, f"in {units.clean(label(phase))}")
+
+
 def _core_wait(late: Late, facts: Facts, limits: Thresholds) -> str:
-    return core_wait_note(facts, late.rank, sum(late.excess_ns.values()) / late.cost.steps_a_unit, limits)
+    return core_wait_note(facts, late.rank, late.total_ns, limits)
 
 
 def late_rank(facts: Facts, limits: Thresholds) -> Optional[Late]:
@@ -140,13 +180,13 @@ def late_rank(facts: Facts, limits: Thresholds) -> Optional[Late]:
         return None
     gains = [rank.gain.total for rank in ledger.whole.by_rank]
     for at in sorted(range(len(gains)), key=lambda place: -gains[place]):
-        late = _late(ledger, at, judged, limits)
+        late = _late(facts, ledger, at, judged, limits)
         if late is not None:
             return late
     return None
 
 
-def _late(ledger: LedgerFacts, at: int, judged: RankFacts, limits: Thresholds) -> Optional[Late]:
+def _late(facts: Facts, ledger: LedgerFacts, at: int, judged: RankFacts, limits: Thresholds) -> Optional[Late]:
     """This rank, where it surely costs the others something: last beyond luck, or most of what all would win."""
     whole = ledger.whole
     assert whole is not None
@@ -156,20 +196,34 @@ def _late(ledger: LedgerFacts, at: int, judged: RankFacts, limits: Thresholds) -
     holds_most = all_gains > 0 and sums.gain.total >= limits.gain_of_one * all_gains
     if luck >= limits.last_by_luck and not holds_most:
         return None
+    if len(whole.ranks) == _PAIR and sums.gain.total < limits.gain_of_pair * all_gains:
+        return None  # now the one is behind, and now the other
     cost = unit_cost(ledger, judged, lambda chunk: chunk.by_rank[at].gain)
     least = limits.straggler_share if luck < limits.last_by_luck else limits.rotating_share
     if cost.low_share < least or cost.share >= 1:  # a whole period cannot be won: other steps than were counted
         return None
     means = {name: ns / whole.num_units for name, ns in zip(whole.phases, sums.excess_ns) if ns > 0}
     excess = dict(sorted(means.items(), key=lambda item: -item[1]))
-    return Late(whole.ranks[at], at, judged, whole, cost, sums.num_last, luck, excess)
+    own, usual = _means(facts, whole, at)
+    return Late(whole.ranks[at], at, judged, whole, cost, sums.num_last, luck, excess, own, usual)
 
 
-def _summary(late: Late, impact: Impact) -> str:
-    where = PLACES.get(late.phase, f"in {units.clean(label(late.phase))}")
+def _means(facts: Facts, whole: UnitSums, at: int) -> tuple[dict[str, float], dict[str, float]]:
+    """A rank's mean of each phase a step, and the others' median of it."""
+    known = {rank.state.identity.rank: rank for rank in facts.ranks if rank.num_steady}
+    means = [
+        {name: (known[rank].mean_ns(name) or 0.0) if rank in known else 0.0 for name in whole.phases}
+        for rank in whole.ranks
+    ]
+    others = [mean for place, mean in enumerate(means) if place != at]
+    return means[at], {name: median(mean[name] for mean in others) for name in whole.phases}
+
+
+def _summary(late: Late, impact: Impact, named: tuple[str, ...]) -> str:
     if len(late.whole.ranks) == _PAIR:
-        other = late.whole.ranks[1 - late.at]
-        return f"Rank {late.rank} is {units.duration(impact.ms * NS_PER_MS)} behind rank {other} {where}."
+        return _summary_of_pair(late, named)
+    most = "" if late.covered(len(named)) >= _NEARLY_ALL else "mostly "
+    where = most + " and ".join(_place(name) for name in named)
     share = share_in_words(impact.pct / 100)
     compared = part_of(late.cost.mean_ns / late.cost.steps_a_unit, late.cost.period_ns / late.cost.steps_a_unit)
     if late.num_last >= _MOST_UNITS * late.whole.num_units:
@@ -177,12 +231,23 @@ def _summary(late: Late, impact: Impact) -> str:
     return f"{share} of the time all wait for rank {late.rank}, {where}: {compared} a step."
 
 
+def _summary_of_pair(late: Late, named: tuple[str, ...]) -> str:
+    """By how much the one is behind, where most of that is in one phase; else in all, and of that in which."""
+    before = f"rank {late.whole.ranks[1 - late.at]}"
+    if len(named) == 1 and late.coverage >= _NEARLY_ALL:
+        return f"Rank {late.rank} is {units.duration(late.more_ns(late.phase))} behind {before} {_place(late.phase)}."
+    parts = " and ".join(f"{units.duration(late.more_ns(name))} {_place(name)}" for name in named)
+    return f"Rank {late.rank} is {units.duration(late.total_ns)} behind {before}: {parts}."
+
+
 def _why(late: Late) -> str:
-    more = units.duration(late.excess_ns[late.phase] / late.cost.steps_a_unit)
+    more = units.duration(late.more_ns(late.phase))
+    beside = [f"{units.clean(label(name))} {units.duration(late.more_ns(name))}" for name in _named(late)[1:]]
+    also = f" (beside it {', '.join(beside)})" if beside else ""
     whose = f"rank {late.whole.ranks[1 - late.at]}" if len(late.whole.ranks) == _PAIR else "the others' median"
     phase = units.clean(label(late.phase))
     return (
-        f"{phase} takes it {more} a step more than {whose}, {units.percent(late.coverage)} of all it does more; "
+        f"{phase} takes it {more} a step more than {whose}, {units.percent(late.coverage)} of all it does more{also}; "
         f"{_last_in_words(late)}"
     )
 

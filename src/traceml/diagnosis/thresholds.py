@@ -72,7 +72,9 @@ class Thresholds:
     gain_of_one: float = 0.80
     #: A tenth of the time is worth a word to whoever lets one rank evaluate or save alone ...
     alone_share: float = 0.10
-    #: ... and what nobody named must have come twice: once is an event.
+    #: It is not alone in it where the others do a fifth as much.
+    not_alone_share: float = 0.2
+    #: And what nobody named must have come twice: once is an event.
     min_spells: int = 2
     #: Ranks that are behind together are so by about as much; beside one that is late the next is so by noise.
     alike_share: float = 0.50
@@ -82,6 +84,10 @@ class Thresholds:
     gain_of_pair: float = 0.75
     #: A true cause at 20 ms covers 0.9 and more of what its rank does more; the best phase beside a busy core 0.49.
     excess_coverage: float = 0.6
+    #: Two phases are named where the rank takes twice as long in both as the others, which no slower core does, ...
+    its_own_times: float = 2.0
+    #: ... and is last nearly always: so was a rank with 20 ms in forward and 10 ms beside it, in 232 of 239 units.
+    always_last: float = 0.8
     #: Healthy runs lose up to 6 % to whoever happens to be last, 9 beside other jobs; delays of 5 ms in turn 15 to 21.
     rotating_share: float = 0.12
     #: Two healthy ranks with steps of 7 ms beside other jobs lost 16 to 18 % to one another; one of 30 ms in turn, 76.

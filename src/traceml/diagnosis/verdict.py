@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Callable, Final, Mapping, Optional, Sequence
 
 from traceml.analysis.facts import Facts
@@ -119,7 +118,11 @@ def _in_order(causes: Sequence[Finding], facts: Facts, limits: Thresholds) -> tu
     told = [(finding, explained_by_core_waits(finding, facts, limits)) for finding in placed]
     own = [finding for finding, explained in told if explained is None]
     others = [explained for _, explained in told if explained is not None]
-    weight = partial(_weight, is_any_critical=any(finding.severity == CRITICAL for finding in own))
+    is_any_critical = any(finding.severity == CRITICAL for finding in own)
+
+    def weight(finding: Finding) -> tuple[bool, float]:
+        return _weight(finding, is_any_critical=is_any_critical)
+
     return (*sorted(own, key=weight, reverse=True), *sorted(others, key=weight, reverse=True))
 
 
@@ -138,6 +141,7 @@ def _only(rules: tuple[Rule, ...], facts: Facts, limits: Thresholds) -> tuple[Fi
 
 
 def _weight(finding: Finding, *, is_any_critical: bool) -> tuple[bool, float]:
-    """A price; that of communication is an upper bound, which leads over no cause that is critical."""
-    is_bound = is_any_critical and finding.diagnosis in _UPPER_BOUNDS
-    return not is_bound, finding.impact.ms if finding.impact is not None else 0.0
+    """A price; of one that is an upper bound what is sure of it, and that leads over no cause that is critical."""
+    is_bound, impact = finding.diagnosis in _UPPER_BOUNDS, finding.impact
+    price = 0.0 if impact is None else impact.low_ms if is_bound else impact.ms
+    return not (is_bound and is_any_critical), price

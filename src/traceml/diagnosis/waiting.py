@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from traceml.schema.syncs import UnitSums
 
 _NUM_TOLD: Final = 4
+_PAIR: Final = 2
 
 
 @dataclass(frozen=True)
@@ -37,25 +38,35 @@ def waiting_of(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[Wa
     if share < limits.waiting_share or ledger is None or ledger.whole is None or undecided(facts, limits):
         return None
     whole, sync_ns, period_ns = ledger.whole, rank.mean_ns(SYNC) or 0.0, rank.total_ns / rank.num_steady
+    most_rank, for_whom = _for_whom(whole, limits)
     transfer_ns = min(sync_ns, whole.transfer.total / whole.num_steps)
     late_ns = sync_ns - transfer_ns
     cores = facts.system.num_cores
     is_crowded = cores is not None and cores < facts.world_size
     shared = f"; {facts.world_size} ranks share {cores:g} cores" if is_crowded and cores else ""
     return Waiting(
-        summary=f"{share_in_words(share)} of the time the ranks wait for one another, {_for_whom(whole, limits)}: "
-        f"{part_of(sync_ns, period_ns)} a step.",
+        summary=f"{share_in_words(share)} of the time the ranks wait for one another: "
+        f"{part_of(sync_ns, period_ns)} a step, {for_whom}.",
         why=f"of what rank {rank.state.identity.rank} waits {units.duration(transfer_ns)} is communication itself, "
-        f"{units.duration(late_ns)} for whoever comes last: {_turns(whole)}{shared}",
-        next=_next(is_crowded=is_crowded and _may_be_turns(facts, rank, limits), is_transfer=transfer_ns >= late_ns),
+        f"{units.duration(late_ns)} for whoever comes last; {_turns(whole)}{shared}",
+        next=_next(
+            is_crowded=is_crowded and _may_be_turns(facts, rank, limits),
+            is_transfer=transfer_ns >= late_ns,
+            most_rank=most_rank,
+        ),
     )
 
 
-def _for_whom(whole: UnitSums, limits: Thresholds) -> str:
-    """That no single cause holds the waits, or which rank holds most of them, by time."""
-    most, rank = max((sums.gain.total, -rank) for rank, sums in zip(whole.ranks, whole.by_rank))
-    all_ns = max(whole.lost.total, whole.transfer.total)
-    return f"mostly for rank {-rank}" if most and most >= limits.most_share * all_ns else "and no single cause holds it"
+def _for_whom(whole: UnitSums, limits: Thresholds) -> tuple[Optional[int], str]:
+    """The rank that holds most of the waits, by time, and what is said of it; of two ranks three quarters of them."""
+    gains = [sums.gain.total for sums in whole.by_rank]
+    at = max(range(len(gains)), key=lambda place: gains[place])
+    least = limits.gain_of_pair if len(gains) == _PAIR else limits.most_share
+    is_most = gains[at] and gains[at] >= limits.most_share * max(whole.lost.total, whole.transfer.total)
+    if not is_most or gains[at] < least * sum(gains):
+        return None, "and no single cause holds it"
+    rank = whole.ranks[at]
+    return rank, f"{units.duration(gains[at] / whole.num_steps)} of it for rank {rank}"
 
 
 def _may_be_turns(facts: Facts, rank: RankFacts, limits: Thresholds) -> bool:
@@ -67,16 +78,18 @@ def _may_be_turns(facts: Facts, rank: RankFacts, limits: Thresholds) -> bool:
 
 
 def _turns(whole: UnitSums) -> str:
-    """Whom they wait for, by time."""
+    """What all would win if a rank were like the others, by rank: they are not parts of one whole."""
     ordered = sorted(zip(whole.ranks, whole.by_rank), key=lambda item: (-item[1].gain.total, -item[1].num_last))
     turns = ", ".join(
-        f"rank {rank} {units.duration(sums.gain.total / whole.num_steps)} (last in {units.count(sums.num_last)})"
+        f"{units.duration(sums.gain.total / whole.num_steps)} by rank {rank} (last in {units.count(sums.num_last)})"
         for rank, sums in ordered[:_NUM_TOLD]
     )
-    return f"{turns} of {units.count(whole.num_units)} synchronisations"
+    return f"to be won: {turns} of {units.count(whole.num_units)} synchronisations"
 
 
-def _next(*, is_crowded: bool, is_transfer: bool) -> str:
+def _next(*, is_crowded: bool, is_transfer: bool, most_rank: Optional[int]) -> str:
+    if most_rank is not None:
+        return f"see what else runs on the core or device of rank {most_rank}, and whether it is slower itself"
     if is_crowded:
         return "run as many ranks as there are cores: each wait here holds the others' turns for a core"
     if is_transfer:

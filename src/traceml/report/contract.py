@@ -71,6 +71,7 @@ class ImpactInfo:
     low_ms: float
     high_ms: float
     speedup: float
+    steps: Optional[int] = None  # it is the price of so many steps; null: of all steady ones
 
 
 @dataclass(frozen=True)

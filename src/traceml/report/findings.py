@@ -31,8 +31,14 @@ def verdict_of(diagnosis: Diagnosis) -> VerdictInfo:
 def _impact(impact: Optional[Impact]) -> Optional[ImpactInfo]:
     if impact is None:
         return None
-    values = (impact.ms, impact.pct, impact.low_ms, impact.high_ms, impact.speedup)
-    return ImpactInfo(*(rounded(value) for value in values))
+    return ImpactInfo(
+        ms=rounded(impact.ms),
+        pct=rounded(impact.pct),
+        low_ms=rounded(impact.low_ms),
+        high_ms=rounded(impact.high_ms),
+        speedup=rounded(impact.speedup),
+        steps=impact.num_steps,
+    )
 
 
 def findings_of(findings: Sequence[Finding]) -> tuple[FindingInfo, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.builders import Piece, block_of, facts_of_steps, numbered, rank_state, step_ms
 
 FAST, SLOW = step_ms(forward=10), step_ms(forward=500)
@@ -34,9 +36,17 @@ def test_one_fast_step_among_slow_ones_does_not_end_the_warm_up() -> None:
 
 
 def test_at_most_a_quarter_of_the_run_is_warm_up() -> None:
-    rank = facts_of_steps([SLOW] * 50 + [FAST] * 50).ranks[0]
+    rank = facts_of_steps([step_ms(forward=max(10, 2000 * 0.9**at)) for at in range(100)]).ranks[0]
 
     assert (rank.num_warmup, rank.num_steady) == (25, 75)
+
+
+@pytest.mark.parametrize("num_slow", [33, 50])
+def test_a_part_of_the_run_that_is_slow_throughout_is_no_warm_up(num_slow: int) -> None:
+    cold = [step_ms(forward=1500)] * 3
+    rank = facts_of_steps([*cold, *[SLOW] * num_slow, *[FAST] * (97 - num_slow)]).ranks[0]
+
+    assert (rank.num_warmup, rank.num_steady) == (3, 97)
 
 
 def test_a_run_that_becomes_slower_on_the_way_keeps_its_fast_first_steps() -> None:

@@ -32,7 +32,8 @@ def first(world: World, *, num_cores: Optional[float] = 2.0, limits: Thresholds 
 def test_ranks_that_outnumber_their_cores_are_told_so_beside_what_they_wait(transfer_ms: float) -> None:
     found = first(World(transfer_ms=transfer_ms))
 
-    assert "of the time the ranks wait for one another, and no single cause holds it" in found.summary
+    assert "of the time the ranks wait for one another: " in found.summary
+    assert found.summary.endswith(" ms a step, and no single cause holds it.")
     assert "4 ranks share 2 cores" in found.why
     assert "is communication itself" in found.why
     assert found.next.startswith("run as many ranks as there are cores")
@@ -42,7 +43,7 @@ def test_waits_for_another_rank_each_time_are_told_with_their_turns() -> None:
     found = first(TURNS, num_cores=8.0, limits=replace(LIMITS, rotating_share=0.5))
 
     assert HEALTHY not in found.summary
-    assert "for whoever comes last: rank" in found.why
+    assert "for whoever comes last; to be won: " in found.why
     assert found.next.startswith("give all ranks batches of like length")
 
 
@@ -90,7 +91,8 @@ def test_a_rank_that_holds_most_of_the_waits_is_not_denied() -> None:
     )
 
     assert "no single cause holds it" not in found.step_time[0].summary
-    assert "mostly for rank 0" in found.step_time[0].summary
+    assert "30.4 ms of it for rank 0" in found.step_time[0].summary
+    assert "rank 0" in found.step_time[0].next
 
 
 def test_where_nobody_can_tell_the_rank_that_does_most_is_where_to_look_first() -> None:

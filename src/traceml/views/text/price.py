@@ -33,7 +33,7 @@ def short_price(report: Report) -> str:
 
 def _of_this_run(report: Report, impact: ImpactInfo) -> str:
     run = report.run
-    num_steady = run.steps - run.warmup_steps - run.failed_steps - run.halted_steps
+    num_steady = impact.steps or run.steps - run.warmup_steps - run.failed_steps - run.halted_steps
     if num_steady < 1:
         return ""
     so_far = "so far" if run.status == "running" else "of this run"

@@ -181,7 +181,8 @@ def wild_reports(draw: Any) -> Report:
     name = draw(HOSTILE)
     num_ranks = draw(st.sampled_from([1, 2, 64]))
     wild: Any = [draw(WILD) for _ in range(16)]
-    impact = ImpactInfo(*[value or 0.0 for value in wild[:5]])
+    ms, pct, low_ms, high_ms, speedup = (value or 0.0 for value in wild[:5])
+    impact = ImpactInfo(ms, pct, low_ms, high_ms, speedup)
     verdict = replace(
         INPUT_BOUND,
         diagnosis=draw(st.one_of(st.just("INSUFFICIENT_DATA"), HOSTILE)),
