@@ -221,7 +221,7 @@ def _means(facts: Facts, whole: UnitSums, at: int) -> tuple[dict[str, float], di
 
 def _summary(late: Late, impact: Impact, named: tuple[str, ...]) -> str:
     if len(late.whole.ranks) == _PAIR:
-        return _summary_of_pair(late, named)
+        return _summary_of_pair(late)
     most = "" if late.covered(len(named)) >= _NEARLY_ALL else "mostly "
     where = most + " and ".join(_place(name) for name in named)
     share = share_in_words(impact.pct / 100)
@@ -231,10 +231,10 @@ def _summary(late: Late, impact: Impact, named: tuple[str, ...]) -> str:
     return f"{share} of the time all wait for rank {late.rank}, {where}: {compared} a step."
 
 
-def _summary_of_pair(late: Late, named: tuple[str, ...]) -> str:
+def _summary_of_pair(late: Late) -> str:
     """By how much the one is behind, where most of that is in one phase; else in all, and of that in which."""
-    before = f"rank {late.whole.ranks[1 - late.at]}"
-    if len(named) == 1 and late.coverage >= _NEARLY_ALL:
+    before, named = f"rank {late.whole.ranks[1 - late.at]}", _named(late)[:_PAIR]
+    if len(named) == 1 or late.coverage >= _NEARLY_ALL:
         return f"Rank {late.rank} is {units.duration(late.more_ns(late.phase))} behind {before} {_place(late.phase)}."
     parts = " and ".join(f"{units.duration(late.more_ns(name))} {_place(name)}" for name in named)
     return f"Rank {late.rank} is {units.duration(late.total_ns)} behind {before}: {parts}."
