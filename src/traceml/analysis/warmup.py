@@ -64,16 +64,19 @@ def find_warmup(pieces: Sequence[Piece]) -> Warmup:
 
 
 def _evens_out(periods: Sequence[int], limit: int) -> Optional[int]:
-    """The first of the steps until `limit` that is like those around the limit; None where none is."""
-    around = periods[limit // 2 : 2 * limit]
-    usual_ns = median(around)
-    if any(not _settles(periods[at : at + _NUM_STAYING], usual_ns) for at in (limit // 2, limit)):
+    """The first of the steps until `limit` that is like those before the limit; None where none is."""
+    usual_ns = median(periods[limit // 2 : limit + _NUM_STAYING])
+    if any(not _is_like(periods[at : at + _NUM_STAYING], usual_ns) for at in (limit // 2, limit)):
         return None
-    return next(at for at in range(limit + 1) if _settles(periods[at : at + _NUM_STAYING], usual_ns))
+    return next((at for at in range(limit + 1) if _settles(periods[at : at + _NUM_STAYING], usual_ns)), None)
 
 
 def _settles(periods: Sequence[int], usual_ns: float) -> bool:
-    return periods[0] <= _OWN_TIMES * usual_ns and abs(median(periods) - usual_ns) <= _STAY_WITHIN * usual_ns
+    return periods[0] <= _OWN_TIMES * usual_ns and _is_like(periods, usual_ns)
+
+
+def _is_like(periods: Sequence[int], usual_ns: float) -> bool:
+    return abs(median(periods) - usual_ns) <= _STAY_WITHIN * usual_ns
 
 
 def _is_not_slower(periods: Sequence[int], usual_ns: float) -> bool:

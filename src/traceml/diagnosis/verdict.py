@@ -27,6 +27,7 @@ from traceml.diagnosis.when import with_steps
 from traceml.schema import units
 
 _UPPER_BOUNDS: Final = frozenset({"COMM_BOUND"})
+_WON_OF_BOUND: Final = 0.5  # half-precision gradients, or a reduction every other step
 
 Rule = Callable[[Facts, Thresholds], Optional[Finding]]
 
@@ -141,7 +142,7 @@ def _only(rules: tuple[Rule, ...], facts: Facts, limits: Thresholds) -> tuple[Fi
 
 
 def _weight(finding: Finding, *, is_any_critical: bool) -> tuple[bool, float]:
-    """A price; of one that is an upper bound what is sure of it, and that leads over no cause that is critical."""
+    """A price; of one that is an upper bound what may be won of it, and that leads over no cause that is critical."""
     is_bound, impact = finding.diagnosis in _UPPER_BOUNDS, finding.impact
-    price = 0.0 if impact is None else impact.low_ms if is_bound else impact.ms
+    price = 0.0 if impact is None else _WON_OF_BOUND * impact.low_ms if is_bound else impact.ms
     return not (is_bound and is_any_critical), price

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Optional
 
 from traceml.diagnosis.ground import undecided
-from traceml.diagnosis.sentences import part_of, share_in_words, spread_of
+from traceml.diagnosis.rank_advice import advice_for
+from traceml.diagnosis.sentences import PLACES, part_of, share_in_words, spread_of
 from traceml.schema import units
-from traceml.schema.phases import SYNC
+from traceml.schema.phases import SYNC, label
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts, RankFacts
@@ -38,7 +39,8 @@ def waiting_of(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[Wa
     if share < limits.waiting_share or ledger is None or ledger.whole is None or undecided(facts, limits):
         return None
     whole, sync_ns, period_ns = ledger.whole, rank.mean_ns(SYNC) or 0.0, rank.total_ns / rank.num_steady
-    most_rank, for_whom = _for_whom(whole, limits)
+    at = _most(whole, limits)
+    for_whom, advice = ("and no single cause holds it", "") if at is None else _for_whom(facts, whole, at, limits)
     transfer_ns = min(sync_ns, whole.transfer.total / whole.num_steps)
     late_ns = sync_ns - transfer_ns
     cores = facts.system.num_cores
@@ -49,24 +51,32 @@ def waiting_of(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[Wa
         f"{part_of(sync_ns, period_ns)} a step, {for_whom}.",
         why=f"of what rank {rank.state.identity.rank} waits {units.duration(transfer_ns)} is communication itself, "
         f"{units.duration(late_ns)} for whoever comes last; {_turns(whole)}{shared}",
-        next=_next(
+        next=advice
+        or _next(
             is_crowded=is_crowded and _may_be_turns(facts, rank, limits),
             is_transfer=transfer_ns >= late_ns,
-            most_rank=most_rank,
         ),
     )
 
 
-def _for_whom(whole: UnitSums, limits: Thresholds) -> tuple[Optional[int], str]:
-    """The rank that holds most of the waits, by time, and what is said of it; of two ranks three quarters of them."""
+def _most(whole: UnitSums, limits: Thresholds) -> Optional[int]:
+    """The place of the rank that holds most of the waits, by time; of two ranks three quarters of them."""
     gains = [sums.gain.total for sums in whole.by_rank]
     at = max(range(len(gains)), key=lambda place: gains[place])
     least = limits.gain_of_pair if len(gains) == _PAIR else limits.most_share
     is_most = gains[at] and gains[at] >= limits.most_share * max(whole.lost.total, whole.transfer.total)
-    if not is_most or gains[at] < least * sum(gains):
-        return None, "and no single cause holds it"
-    rank = whole.ranks[at]
-    return rank, f"{units.duration(gains[at] / whole.num_steps)} of it for rank {rank}"
+    return at if is_most and gains[at] >= least * sum(gains) else None
+
+
+def _for_whom(facts: Facts, whole: UnitSums, at: int, limits: Thresholds) -> tuple[str, str]:
+    """What is said of that rank, with the phase where it is mostly one, and what to do."""
+    rank, sums = whole.ranks[at], whole.by_rank[at]
+    told = f"{units.duration(sums.gain.total / whole.num_steps)} of it for rank {rank}"
+    excess_ns, phase = max(zip(sums.excess_ns, whole.phases))
+    if excess_ns <= 0 or excess_ns < limits.excess_coverage * sum(ns for ns in sums.excess_ns if ns > 0):
+        return told, f"see what else runs on the core or device of rank {rank}, and whether it is slower itself"
+    where = PLACES.get(phase, f"in {units.clean(label(phase))}")
+    return f"{told}, {where}", advice_for(facts, (rank,), phase)
 
 
 def _may_be_turns(facts: Facts, rank: RankFacts, limits: Thresholds) -> bool:
@@ -87,9 +97,7 @@ def _turns(whole: UnitSums) -> str:
     return f"to be won: {turns} of {units.count(whole.num_units)} synchronisations"
 
 
-def _next(*, is_crowded: bool, is_transfer: bool, most_rank: Optional[int]) -> str:
-    if most_rank is not None:
-        return f"see what else runs on the core or device of rank {most_rank}, and whether it is slower itself"
+def _next(*, is_crowded: bool, is_transfer: bool) -> str:
     if is_crowded:
         return "run as many ranks as there are cores: each wait here holds the others' turns for a core"
     if is_transfer:
