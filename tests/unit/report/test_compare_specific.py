@@ -128,3 +128,38 @@ def test_repeats_whose_other_phases_got_faster_are_no_regression_of_the_one_that
 
     assert found.verdict.diagnosis in {"IMPROVEMENT", "UNDECIDED"}
     assert found.verdict.phase != "forward"
+
+
+ALL_BUT_INPUT = {phase: 0.05 * ms for phase, ms in BASE_MS.items() if phase != "input"}
+
+
+@pytest.mark.parametrize("num_slow", [1, 2, 3])
+@pytest.mark.parametrize("num", [2, 3, 4, 5])
+def test_slow_runs_on_one_side_make_no_gain_of_the_one_phase_that_nobody_touched(num: int, num_slow: int) -> None:
+    """All but input take 5 % longer; some runs before met a machine a quarter slower, or a tenth."""
+    if num_slow >= num:
+        pytest.skip("all runs of a side would be slow")
+    for times in (1.25, 1.1):
+        met = tuple(times if at < num_slow else 1.0 + 0.002 * at for at in range(num))
+        quiet = tuple(1.0 + 0.002 * at for at in range(num))
+        before = computed(met=met, side=0)
+        after = computed(ALL_BUT_INPUT, met=quiet, side=1)
+
+        assert compare(before, after).verdict.diagnosis != "IMPROVEMENT"
+        assert compare(after, before).verdict.diagnosis != "REGRESSION"
+
+
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_a_phase_that_changed_against_the_drift_lowers_no_floor(seed: int) -> None:
+    """The machine is 7 % faster after, and the optimizer takes a fifth longer."""
+    after = slept({"optimizer": 0.2 * BASE_MS["optimizer"]}, longer=0.93, seed=seed)
+
+    assert verdict_of(slept(), after)[1] not in {"input", "forward", "backward"}
+
+
+@pytest.mark.parametrize("spared", PHASES)
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_a_drift_that_spares_one_phase_is_no_change(spared: str, seed: int) -> None:
+    more = {phase: 0.045 * ms for phase, ms in BASE_MS.items() if phase != spared}
+
+    assert verdict_of(slept(), slept(more, seed=seed))[0] in {"UNDECIDED", "SAME"}

@@ -41,7 +41,7 @@ from traceml.report.compare.limits import LIMITS, CompareLimits
 from traceml.report.compare.quantities import quantities_of
 from traceml.report.compare.ranks import rank_behind, rank_changes
 from traceml.report.compare.sound import check
-from traceml.report.compare.specific import floor_of, sharpened, specific_change
+from traceml.report.compare.specific import floor_of, of_step, sharpened, specific_change
 from traceml.report.compare.times import REST, STEP, RunTimes, need_the_wall, times_of, waited_share_of
 from traceml.report.compare.waterfall import Waterfall
 from traceml.report.shares import rounded
@@ -135,11 +135,11 @@ def compare(
 def _measure(before: Sequence[RunTimes], after: Sequence[RunTimes], limits: CompareLimits) -> _Found:
     hosts = of_hosts(before, after, limits)
     fall = Waterfall(before, after, limits)
-    specific = None if hosts else specific_change(before, after, fall.shared, limits)
-    unknown = allowance(before, after, limits)
-    drift = floor_of(unknown, specific)
     steps = [[typical_of(run.blocks) for run in side] for side in (before, after)]
     within = fall.typical(steps)
+    specific = None if hosts else of_step(specific_change(before, after, fall.shared, limits), within, limits)
+    unknown = allowance(before, after, limits)
+    drift = floor_of(unknown, specific)
     allowed = math.log1p(max(unknown, drift))  # where one phase tells, the step's own interval still bounds it
     typical, mean = sharpened(within.widened(allowed), specific), fall.mean().widened(allowed)
     if has_repeats(before, after):
@@ -263,7 +263,8 @@ def _next(
     if diagnosis == contract.UNDECIDED:
         repeats, is_starved = _repeats(sides, found, room), found.drift >= MOST
         text = sentences.next_repeats(repeats, is_repeated=_is_repeated(sides), is_starved=is_starved)
-        return text if phase is None or is_starved else sentences.next_of_moved(phase, text)
+        moved = None if is_starved else sentences.surely_moved(found.rows)
+        return text if moved is None else sentences.next_of_moved(moved.phase, text)
     if phase is not None:
         is_new = any(row.phase == phase and row.only == "after" for row in found.rows)
         rank = behind.rank if behind else None

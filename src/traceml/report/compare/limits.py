@@ -73,6 +73,10 @@ class CompareLimits:
     #: Of repeats: by more than four and a half standard errors. With five a side and four phases one of 150 identical
     #: groups has such a phase by chance.
     specific_errors: float = 4.5
+    #: All others together moved by less than a third of that: else it may be they that changed, and not the phase.
+    specific_common: float = 0.33
+    #: Of three a side one odd run moves the middle of the others by as much as a change; of four it does not.
+    specific_num_repeats: int = 4
     #: Where no phase changed by itself: identical sleeping runs one after the other differed by up to 4.7 % as a whole.
     shared_drift_share: float = 0.05
     #: A phase is named for the change of a typical step when it holds most of it.

@@ -28,6 +28,7 @@ _STARVED_PCT: Final = 1000.0  # of drift: where the allowance ends
 _USUAL_REPEATS: Final = 5  # from four a side on the interval is exact, and one odd run of five moves it little
 _NONE_MOVED: Final = "no single phase beyond chance"
 ALL_ELSE: Final = "all else"  # in a table or a sentence: whatever it does not name
+_CLEARLY: Final = 1 / 3  # of a change lies between 0 and the interval: three standard errors of 95 % ones
 _DOUBTFUL: Final = " (can be chance)"
 _MINUS: Final = "-"  # as a terminal, a shell and a screen reader know it
 
@@ -251,12 +252,20 @@ def next_of_moved(phase: str, repeats: str) -> str:
     return f"look at what changed in {phase_label(phase)}; for the step itself {repeats}"
 
 
+def surely_moved(rows: Sequence[PhaseChange]) -> Optional[PhaseChange]:
+    """The phase that moved most beyond chance, and clearly so: several are looked at, and one of them is the widest."""
+    moved = [row for row in rows if row.moved and row.phase not in (STEP, REST) and not row.only]
+    sure = [
+        row for row in moved if min(abs(row.low_ms or 0.0), abs(row.high_ms or 0.0)) >= _CLEARLY * abs(row.change_ms)
+    ]
+    return max(sure, key=lambda row: abs(row.change_ms), default=None)
+
+
 def what_moved(rows: Sequence[PhaseChange]) -> list[str]:
     """The sentence of a phase that changed beyond chance in a step of which that is open; none where none did."""
-    moved = [row for row in rows if row.moved and row.phase not in (STEP, REST) and not row.only]
-    if not moved:
+    row = surely_moved(rows)
+    if row is None:
         return []
-    row = max(moved, key=lambda row: abs(row.change_ms))
     told = "longer" if row.change_ms > 0 else "less time"
     return [f"That {phase_label(row.phase)} takes {told} is more than chance."]
 

@@ -72,7 +72,9 @@ def _of_pair(
     floor = math.hypot(floors[top], limits.specific_strays * strayed)
     if top == REST:
         return None
-    if abs(excess[top]) <= floor or any(abs(excess[name]) > floors[name] for name in others):
+    left = math.log1p(excess[top] / (common * typical[0][top]))
+    is_common_small = abs(math.log(common)) <= limits.specific_common * abs(left)
+    if abs(excess[top]) <= floor or not is_common_small or any(abs(excess[name]) > floors[name] for name in others):
         return Specific(0.0, limits.shared_drift_share)
     return Specific(excess[top] / step_ms, floor / step_ms, top)
 
@@ -82,8 +84,11 @@ def _of_repeats(
 ) -> Optional[Specific]:
     """Each run's phase is held against its others, so what slows all of a run is not in it; the spread decides.
 
-    None where no phase, or more than one, changed so, or where the others changed, too.
+    None where no phase, or more than one, changed so, or where it may as well be the others that changed: that they did
+    not is told by their middle run, so four a side are needed.
     """
+    if min(len(before), len(after)) < limits.specific_num_repeats:
+        return None
     sides = [[_typical_of(parts_of(run, shared)) for run in side] for side in (before, after)]
     steps = [fmean(run[STEP] for run in side) for side in sides]
     everyone = [run for side in sides for run in side]
@@ -95,9 +100,13 @@ def _of_repeats(
     others = [name for name in names if name != top]
     common = of_repeats(*([_log(run, others) for run in side] for side in sides))
     strays = [_contrast(sides, name, [other for other in others if other != name]) for name in others]
-    if common.low > 0 or common.high < 0 or any(_is_sure(one, sides, limits) for one in strays):
-        return None
-    if top == REST or not _is_sure(found[top], sides, limits):
+    is_common_small = common.low <= 0 <= common.high
+    # Were it the others that changed, and not the phase, they would have moved by as much the other way.
+    room = limits.specific_common * abs(found[top].estimate)
+    is_common_small &= abs(common.estimate) <= room
+    is_common_small &= not common.low - room <= -found[top].estimate <= common.high + room
+    is_alone = _is_sure(found[top], sides, limits) and not any(_is_sure(one, sides, limits) for one in strays)
+    if top == REST or not is_common_small or not is_alone:
         return None
     weight = fmean(run[top] for run in sides[0]) / steps[0]
     share, *ends = (weight * math.expm1(log) for log in (found[top].estimate, found[top].low, found[top].high))
@@ -106,13 +115,23 @@ def _of_repeats(
     return Specific(share, max(abs(end - share) for end in ends), top)
 
 
+def of_step(found: Optional[Specific], typical: Distance, limits: CompareLimits) -> Optional[Specific]:
+    """The phase's change, where the step changed in its direction; else what the step changed by is shared."""
+    if found is None or not found.share or found.share * typical.estimate > 0:
+        return found
+    return Specific(0.0, limits.shared_drift_share)
+
+
 def sharpened(typical: Distance, found: Optional[Specific]) -> Distance:
-    """The step's distance where one phase has changed it: from the step's own estimate to what the phase says."""
-    if found is None or found.share * typical.estimate <= 0:
+    """The step's distance where one phase has changed it: what the phase says, as far as the step's own interval goes.
+
+    What all phases share is drift, and not in it.
+    """
+    if found is None or not found.share:
         return typical
-    ends = [math.log1p(max(found.share + off, -0.9)) for off in (-found.floor, found.floor)]
-    low, high = min(*ends, typical.estimate), max(*ends, typical.estimate)
-    return typical.__class__(typical.estimate, max(low, typical.low), min(high, typical.high))
+    logs = [math.log1p(max(found.share + off, -0.9)) for off in (-found.floor, 0.0, found.floor)]
+    low, estimate, high = (min(max(log, typical.low), typical.high) for log in logs)
+    return typical.__class__(estimate, low, high)
 
 
 def floor_of(drift: float, found: Optional[Specific]) -> float:
