@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from traceml.diagnosis.thresholds import Thresholds
 
 IS_WORK: Final = (EVAL, CHECKPOINT)  # not waste: at most a warning
+_OF_JUDGED: Final = ("INPUT_BOUND", "H2D_BOUND", "OVERHEAD_BOUND")
 _DOES: Final = {
     EVAL: "evaluates",
     CHECKPOINT: "saves checkpoints",
@@ -70,7 +71,7 @@ def alone(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     number = own.state.identity.rank
     if core_wait_note(facts, number, cost.mean_ns / cost.steps_a_unit, limits):
         return None
-    impact = impact_of(cost, whole, rank)
+    impact = impact_of(cost, whole, facts)
     return Finding(
         diagnosis="OVERHEAD_BOUND",
         severity=severity_of(impact, rank, limits, at_most=WARNING if phase in IS_WORK else CRITICAL),
@@ -110,6 +111,21 @@ def _is_told(spread: Spread, phase: str, limits: Thresholds) -> bool:
     if spread.is_each or spread.held_share < limits.most_share:
         return False
     return spread.num_holding >= (1 if is_named else limits.min_spells)
+
+
+def is_everybodys(finding: Finding, facts: Facts, limits: Thresholds) -> bool:
+    """Whether a cost of the judged rank is one of the others, too; else the ledger tells what it costs them.
+
+    The ranks wait for the last of them: what one does alone costs the others nothing while it is not the last.
+    """
+    is_of_ranks = facts.world_size > 1 and facts.ledger is not None and not undecided(facts, limits)
+    if not is_of_ranks or finding.diagnosis not in _OF_JUDGED or any(one.name == ALONE for one in finding.evidence):
+        return True
+    own = next((rank for rank in facts.ranks if rank.state.identity.rank in finding.ranks[:1]), None)
+    others = [rank.mean_ns(finding.phases[0]) or 0.0 for rank in facts.ranks if rank is not own and rank.num_steady]
+    if own is None or not others:
+        return True
+    return median(others) >= limits.alike_share * (own.mean_ns(finding.phases[0]) or 0.0)
 
 
 def _is_alone(facts: Facts, own: RankFacts, phase: str, limits: Thresholds) -> bool:

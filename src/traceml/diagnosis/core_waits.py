@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Optional, Sequence
 from traceml.diagnosis.finding import INFO, Evidence
 from traceml.diagnosis.price import NS_PER_MS
 from traceml.diagnosis.sentences import part_of
+from traceml.diagnosis.when import share_of_steps
 from traceml.schema import units
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def explained_by_core_waits(finding: Finding, facts: Facts, limits: Thresholds) 
         return None
     share, period_ns, price_ns = rank.core_wait_share, _period_ns(rank), finding.impact.ms * NS_PER_MS
     waited_ns = share * period_ns
-    if share < limits.core_wait_share or waited_ns < limits.explained_share * price_ns:
+    # Of a cost that lies in a stretch of the run only what was waited there can be a part.
+    in_place_ns = waited_ns * share_of_steps(finding, facts, limits)
+    if share < limits.core_wait_share or in_place_ns < limits.explained_share * price_ns:
         return None
     if _is_in_every_step(rank, finding.phases[:1], limits):
         return None
@@ -49,6 +52,12 @@ def explained_by_core_waits(finding: Finding, facts: Facts, limits: Thresholds) 
         next=_next(facts, limits),
         evidence=(*finding.evidence, Evidence("waiting for a core", 100 * share, 100 * limits.core_wait_share, "%")),
     )
+
+
+def waits_of_ranks(facts: Facts) -> float:
+    """The share (0..1) of the time that the middle rank waited for a core; 0 where it is not known."""
+    known = [rank.core_wait_share for rank in facts.ranks if rank.core_wait_share is not None]
+    return median(known) if known else 0.0
 
 
 def core_wait_note(facts: Facts, number: int, excess_ns: float, limits: Thresholds) -> str:

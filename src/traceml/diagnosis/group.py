@@ -77,7 +77,7 @@ def _finding(
     ranks = tuple(whole.ranks[at] for at in behind.places)
     others = [rank for rank in whole.ranks if rank not in ranks]
     before = f"rank {others[0]}" if len(others) == 1 else "the others"
-    impact = impact_of(cost, whole, judged)
+    impact = impact_of(cost, whole, facts)
     where = PLACES.get(behind.phase, f"in {units.clean(label(behind.phase))}")
     num_last = sum(whole.by_rank[at].num_last for at in behind.places)
     return Finding(

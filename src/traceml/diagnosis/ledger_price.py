@@ -11,7 +11,7 @@ from traceml.diagnosis.finding import Impact
 from traceml.diagnosis.price import MAX_SPEEDUP, NS_PER_MS
 
 if TYPE_CHECKING:
-    from traceml.analysis.facts import LedgerFacts, RankFacts
+    from traceml.analysis.facts import Facts, LedgerFacts, RankFacts
     from traceml.schema.syncs import Amount, UnitSums
 
 _US_PER_NS: Final = 1e-3
@@ -48,23 +48,27 @@ def unit_cost(ledger: LedgerFacts, rank: RankFacts, amount_of: Callable[[UnitSum
     means = [amount_of(chunk).total / chunk.num_units for chunk in ledger.chunks]
     low_ns, high_ns = mean_interval(means, [chunk.num_units for chunk in ledger.chunks])
     steps_a_unit = whole.num_steps / whole.num_units
-    return UnitCost(mean_ns, low_ns, high_ns, rank.total_ns / rank.num_steady * steps_a_unit, steps_a_unit)
+    period_ns = rank.total_ns / rank.num_steady * steps_a_unit
+    if whole.num_steps < _NEARLY_ALL * rank.num_steady:
+        period_ns = whole.length_ns / whole.num_units  # its other steps wait for nobody, and are shorter
+    return UnitCost(mean_ns, low_ns, high_ns, period_ns, steps_a_unit)
 
 
-def impact_of(cost: UnitCost, whole: UnitSums, rank: RankFacts) -> Impact:
+def impact_of(cost: UnitCost, whole: UnitSums, facts: Facts) -> Impact:
     """The price a step. Both ends of the interval are widened by twice the drift of the transfer.
 
     Where ranks have steps without the others (uneven inputs) it is that of the steps in which they synchronised.
     """
     mean_ns, period_ns = cost.mean_ns / cost.steps_a_unit, cost.period_ns / cost.steps_a_unit
     wider_ns = _WIDENING * drift_ns(whole)
+    most_steps = max((rank.num_steady for rank in facts.ranks), default=0)
     return Impact(
         ms=mean_ns / NS_PER_MS,
         pct=100 * mean_ns / period_ns,
         low_ms=max(0.0, cost.low_ns - wider_ns) / cost.steps_a_unit / NS_PER_MS,
         high_ms=(cost.high_ns + wider_ns) / cost.steps_a_unit / NS_PER_MS,
         speedup=period_ns / max(period_ns - mean_ns, period_ns / MAX_SPEEDUP),
-        num_steps=whole.num_steps if whole.num_steps < _NEARLY_ALL * rank.num_steady else None,
+        num_steps=whole.num_steps if whole.num_steps < _NEARLY_ALL * most_steps else None,
     )
 
 

@@ -19,6 +19,10 @@ _TOO_SMALL: Final = (
     "make batches larger, or index tensors in memory instead of loading single items: a batch takes {took}, "
     "less than handing it over from a worker costs"
 )
+_NO_CORE: Final = (
+    "free cores first: the training waited for one {share} of the time, and so may its {workers}; num_workers=0 where "
+    "a batch takes less than a millisecond"
+)
 _HALF: Final = 0.5
 
 
@@ -29,6 +33,9 @@ def loader_advice(facts: Facts, rank: RankFacts, limits: Thresholds) -> str:
         return "make the next batch in the background while the step runs (this loader's settings are not known)"
     if rank.epoch_start.total >= _HALF * (rank.phase_ns(INPUT) or 0) > 0:
         return epoch_advice(loader, rank)
+    waited = rank.core_wait_share or 0.0
+    if loader.num_workers and waited >= limits.core_wait_share:
+        return _NO_CORE.format(workers=_workers(loader.num_workers), share=units.percent(waited))
     advice = _more_workers(facts, rank, loader.num_workers, limits)
     if loader.is_iterable and advice.startswith("num_workers"):
         advice += "; shard the IterableDataset by worker (get_worker_info), or each one repeats all of it"
@@ -69,7 +76,8 @@ def _more_workers(facts: Facts, rank: RankFacts, num_workers: int, limits: Thres
     if num_workers:
         needed = math.ceil(num_workers * period_ns / rest_ns)
         every, rest = units.duration(period_ns / num_batches), units.duration(rest_ns / num_batches)
-        reason = f"{num_workers} deliver a batch every {every}, the rest of the work on one takes {rest}"
+        delivers = "one delivers" if num_workers == 1 else f"{num_workers} deliver"
+        reason = f"{delivers} a batch every {every}, the rest of the work on one takes {rest}"
     else:
         needed = math.ceil(making_ns / rest_ns) + 1
         reason = f"one worker makes a batch in {units.duration(making_ns / num_batches)}"
@@ -83,13 +91,18 @@ def _within_cores(facts: Facts, num_workers: int, needed: int, reason: str, limi
     if possible <= num_workers:
         allowed = "" if cores is None or num_workers < num_cores else f" on {_cores(num_cores)}"
         waits = f"; {_ONLY_IF_IT_WAITS}" if allowed else ""
-        return f"{_CHEAPER}: there are {num_workers} workers{allowed} already{waits}"
+        are = "is" if num_workers == 1 else "are"
+        return f"{_CHEAPER}: there {are} {_workers(num_workers)}{allowed} already{waits}"
     if possible == needed:
         return f"num_workers={needed} ({reason})"
     limit = (
         f"but {_cores(num_cores)} allowed" if possible == num_cores and cores is not None else "but more seldom help"
     )
     return f"num_workers={possible} ({reason}; about {needed} would keep up, {limit})"
+
+
+def _workers(number: int) -> str:
+    return "1 worker" if number == 1 else f"{number} workers"
 
 
 def _cores(number: int) -> str:

@@ -218,7 +218,8 @@ _STALLS: Final = "find what stalled the loader in those steps: slow items, a slo
 _RARER: Final = {
     EVAL: "evaluate less often or on fewer batches: it ran after {num_steps} steady steps, {each} on average",
     CHECKPOINT: "save less often, or asynchronously: {num_steps} steady steps saved, {each} on average",
-    GC: "gc.freeze() before the loop, gc.collect() by hand: {num_steps} steady steps paused, {each} on average",
+    GC: "gc.freeze() before the loop, and gc.collect() seldom where the script calls it: {num_steps} steady steps "
+    "paused, {each} on average",
 }
 _NAME_IT: Final = {
     IN_STEP: 'put `with traceml.region("name"):` around parts of the step, and every model that runs into `trace_step`',

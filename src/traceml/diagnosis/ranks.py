@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from statistics import median
 from typing import TYPE_CHECKING, Final, Optional
 
+from traceml.diagnosis.core_waits import waits_of_ranks
 from traceml.diagnosis.finding import CRITICAL, WARNING, Evidence, Finding
 from traceml.diagnosis.ground import judged_rank, undecided
 from traceml.diagnosis.ledger_price import UnitCost, impact_of, unit_cost
@@ -55,7 +55,7 @@ def rotating_straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
         return None  # noise moves all phases
     if cost.low_share < least or num_culprits <= limits.culprits_share * len(whole.ranks):
         return None
-    impact = impact_of(cost, whole, rank)
+    impact = impact_of(cost, whole, facts)
     at = max(range(len(whole.phases)), key=lambda place: whole.last_excess_ns[place])
     phase = whole.phases[at]
     return Finding(
@@ -90,18 +90,18 @@ def comm_bound(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     if rank is None or ledger is None or ledger.whole is None or undecided(facts, limits):
         return None
     cost = unit_cost(ledger, rank, lambda chunk: chunk.transfer)
-    had_no_core = (_core_wait_share(facts) or 0.0) >= limits.core_wait_share
+    had_no_core = waits_of_ranks(facts) >= limits.core_wait_share
     is_crowded = had_no_core or _is_crowded(facts)
     limit = limits.comm_share if is_crowded is False else limits.comm_share_of_crowded_host
     a_step_ns = cost.mean_ns / cost.steps_a_unit
     if ledger.num_units < limits.min_units or cost.share < limit or a_step_ns < limits.min_cost_ns:
         return None
-    impact = impact_of(cost, ledger.whole, rank)
+    impact = impact_of(cost, ledger.whole, facts)
     cores, host = facts.system.num_cores, ""
     if is_crowded and cores is not None and cores < facts.world_size:
         host = f"; {facts.world_size} ranks share {units.significant(cores)} cores, and their turns are in it"
     elif is_crowded:
-        waited = units.percent(_core_wait_share(facts) or 0.0)
+        waited = units.percent(waits_of_ranks(facts))
         host = f"; the ranks waited for a core {waited} of the time, and their turns are in it"
     return Finding(
         diagnosis="COMM_BOUND",
@@ -185,12 +185,6 @@ def _shared(facts: Facts) -> str:
 def _is_crowded(facts: Facts) -> Optional[bool]:
     cores = facts.system.num_cores
     return None if cores is None else cores < facts.world_size
-
-
-def _core_wait_share(facts: Facts) -> Optional[float]:
-    """How long the ranks waited for a core, the middle one of them."""
-    known = [rank.core_wait_share for rank in facts.ranks if rank.core_wait_share is not None]
-    return median(known) if known else None
 
 
 def _compared(cost: UnitCost) -> str:

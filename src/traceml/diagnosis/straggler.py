@@ -45,6 +45,7 @@ class Late:
     excess_ns: dict[str, float]  # a unit, by phase, those above 0, the largest first
     own: Mapping[str, float]  # its mean a step, by phase, in ns
     usual: Mapping[str, float]  # the others' median of that
+    is_each: bool  # whether it is in most steps
 
     @property
     def coverage(self) -> float:
@@ -101,7 +102,7 @@ def _single(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     late = late_rank(facts, limits)
     if late is None or not _phases(late, limits) or _core_wait(late, facts, limits):
         return None
-    impact = impact_of(late.cost, late.whole, late.judged)
+    impact = impact_of(late.cost, late.whole, facts)
     return Finding(
         diagnosis="STRAGGLER",
         severity=severity_of(impact, late.judged, limits),
@@ -139,7 +140,7 @@ def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     waits = _core_wait(late, facts, limits)
     if _phases(late, limits) and not waits:
         return None
-    impact = impact_of(late.cost, late.whole, late.judged)
+    impact = impact_of(late.cost, late.whole, facts)
     named = _named(late)
     where = " and ".join(_place(name) for name in named) if len(named) <= _PAIR else "in several phases"
     more = ", ".join(f"{units.clean(label(name))} {units.duration(late.more_ns(name))}" for name in named)
@@ -204,8 +205,17 @@ def _late(facts: Facts, ledger: LedgerFacts, at: int, judged: RankFacts, limits:
         return None
     means = {name: ns / whole.num_units for name, ns in zip(whole.phases, sums.excess_ns) if ns > 0}
     excess = dict(sorted(means.items(), key=lambda item: -item[1]))
+    if len(whole.ranks) == _PAIR and cost.mean_ns < limits.alike_share * max(excess.values(), default=0.0):
+        return None  # the other one is as late elsewhere: without this one all would wait for that
     own, usual = _means(facts, whole, at)
-    return Late(whole.ranks[at], at, judged, whole, cost, sums.num_last, luck, excess, own, usual)
+    is_each = sums.num_last >= _MOST_UNITS * whole.num_units and _is_typical(ledger, at, cost, limits)
+    return Late(whole.ranks[at], at, judged, whole, cost, sums.num_last, luck, excess, own, usual, is_each)
+
+
+def _is_typical(ledger: LedgerFacts, at: int, cost: UnitCost, limits: Thresholds) -> bool:
+    """Whether the middle part of the run pays about as much as all of it: else a few steps, or a stretch, hold it."""
+    means = [chunk.by_rank[at].gain.total / chunk.num_units for chunk in ledger.chunks for _ in range(chunk.num_units)]
+    return median(means) >= limits.each_step_share * cost.mean_ns
 
 
 def _means(facts: Facts, whole: UnitSums, at: int) -> tuple[dict[str, float], dict[str, float]]:
@@ -226,7 +236,7 @@ def _summary(late: Late, impact: Impact, named: tuple[str, ...]) -> str:
     where = most + " and ".join(_place(name) for name in named)
     share = share_in_words(impact.pct / 100)
     compared = part_of(late.cost.mean_ns / late.cost.steps_a_unit, late.cost.period_ns / late.cost.steps_a_unit)
-    if late.num_last >= _MOST_UNITS * late.whole.num_units:
+    if late.is_each:
         return f"{share} of each step all wait for rank {late.rank}, {where}: {compared}."
     return f"{share} of the time all wait for rank {late.rank}, {where}: {compared} a step."
 
@@ -234,10 +244,13 @@ def _summary(late: Late, impact: Impact, named: tuple[str, ...]) -> str:
 def _summary_of_pair(late: Late) -> str:
     """By how much the one is behind, where most of that is in one phase; else in all, and of that in which."""
     before, named = f"rank {late.whole.ranks[1 - late.at]}", _named(late)[:_PAIR]
+    is_ = "is" if late.is_each else "is on average"
     if len(named) == 1 or late.coverage >= _NEARLY_ALL:
-        return f"Rank {late.rank} is {units.duration(late.more_ns(late.phase))} behind {before} {_place(late.phase)}."
+        return (
+            f"Rank {late.rank} {is_} {units.duration(late.more_ns(late.phase))} behind {before} {_place(late.phase)}."
+        )
     parts = " and ".join(f"{units.duration(late.more_ns(name))} {_place(name)}" for name in named)
-    return f"Rank {late.rank} is {units.duration(late.total_ns)} behind {before}: {parts}."
+    return f"Rank {late.rank} {is_} {units.duration(late.total_ns)} behind {before}: {parts}."
 
 
 def _why(late: Late) -> str:

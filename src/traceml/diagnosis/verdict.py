@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Callable, Final, Mapping, Optional, Sequence
 
 from traceml.analysis.facts import Facts
+from traceml.diagnosis.alone import is_everybodys
 from traceml.diagnosis.core_waits import explained_by_core_waits
 from traceml.diagnosis.device import h2d_bound, host_bound
 from traceml.diagnosis.finding import CRITICAL, SEVERITIES, Diagnosis, Finding
@@ -104,7 +105,8 @@ def _events_in_words(facts: Facts) -> str:
 
 
 def _step_time(facts: Facts, limits: Thresholds) -> tuple[Finding, ...]:
-    causes = [finding for finding in (rule(facts, limits) for rule in CAUSES) if finding is not None]
+    told = [finding for finding in (rule(facts, limits) for rule in CAUSES) if finding is not None]
+    causes = [finding for finding in told if is_everybodys(finding, facts, limits)]
     beside = slow_rank(facts, limits)
     if causes:
         found = _in_order(causes, facts, limits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Optional
 
+from traceml.diagnosis.core_waits import waits_of_ranks
 from traceml.diagnosis.ground import undecided
 from traceml.diagnosis.rank_advice import advice_for
 from traceml.diagnosis.sentences import PLACES, part_of, share_in_words, spread_of
@@ -55,6 +56,7 @@ def waiting_of(facts: Facts, rank: RankFacts, limits: Thresholds) -> Optional[Wa
         or _next(
             is_crowded=is_crowded and _may_be_turns(facts, rank, limits),
             is_transfer=transfer_ns >= late_ns,
+            had_no_core=waits_of_ranks(facts) >= limits.core_wait_share,
         ),
     )
 
@@ -97,9 +99,11 @@ def _turns(whole: UnitSums) -> str:
     return f"to be won: {turns} of {units.count(whole.num_units)} synchronisations"
 
 
-def _next(*, is_crowded: bool, is_transfer: bool) -> str:
+def _next(*, is_crowded: bool, is_transfer: bool, had_no_core: bool) -> str:
     if is_crowded:
         return "run as many ranks as there are cores: each wait here holds the others' turns for a core"
+    if had_no_core:
+        return "stop what else takes the cores: each wait here holds the others' turns for one"
     if is_transfer:
         return "reduce less often or less: no_sync() accumulation, larger buckets, half-precision gradients"
     return "give all ranks batches of like length at the same step, and look for what else runs on their cores"

@@ -37,6 +37,17 @@ def with_steps(finding: Finding, facts: Facts, limits: Thresholds) -> Finding:
     return replace(finding, why=f"{finding.why}; {where}")
 
 
+def share_of_steps(finding: Finding, facts: Facts, limits: Thresholds) -> float:
+    """The share (0..1) of the steps in which nearly all of the cost lies; 1 where it has no place of its own."""
+    pieces = _pieces(finding, facts, limits)
+    found = densest(pieces, limits)
+    if found is None:
+        return 1.0
+    _, first, last = found
+    held = [piece for piece in pieces if first <= piece.first_step and piece.last_step <= last]
+    return _num_steps(held) / _num_steps(pieces)
+
+
 def densest(pieces: Sequence[Piece], limits: Thresholds) -> Optional[tuple[float, int, int]]:
     """The fewest steps in a row that hold nearly all of the cost, and their neighbours that cost at least half as much.
 

@@ -13,6 +13,7 @@ from traceml.schema import phases
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts, RankFacts
 
+_NS_PER_MS: Final = 1e6
 MAX_ROWS: Final = 16  # of by_rank
 
 
@@ -20,7 +21,7 @@ def ranks_of(facts: Facts) -> RanksInfo:
     """The median rank, the one with most own work, and rows: that one first, then the first ranks."""
     rank = facts.median_rank
     steady = [r for r in facts.ranks if r.num_steady]
-    worst = max(steady, key=_own_work_ns) if len(steady) > 1 else None
+    worst = max(steady, key=lambda one: _own_work_ms(facts, one)) if len(steady) > 1 else None
     ordered = ([worst] if worst else []) + [r for r in steady if r is not worst]
     return RanksInfo(
         median=rank.state.identity.rank if rank else None,
@@ -31,8 +32,12 @@ def ranks_of(facts: Facts) -> RanksInfo:
     )
 
 
-def _own_work_ns(rank: RankFacts) -> float:
-    return (rank.total_ns - (rank.phase_ns(phases.SYNC) or 0)) / rank.num_steady
+def _own_work_ms(facts: Facts, rank: RankFacts) -> float:
+    """As the rank's row says it: by the ledger where that knows the rank."""
+    own_ms, _, _ = _ledger_values(facts, rank.state.identity.rank)
+    if own_ms is not None:
+        return own_ms
+    return (rank.total_ns - (rank.phase_ns(phases.SYNC) or 0)) / rank.num_steady / _NS_PER_MS
 
 
 def _row(facts: Facts, rank: RankFacts) -> RankRow:

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from tests.builders import facts_of_steps, host_samples, loader_info, rank_state, step_ms
+from tests.builders import facts_of_steps, host_samples, loader_info, numbered, rank_state, step_ms
 from tests.unit.analysis.rank_worlds import World, simulate
 from tests.unit.diagnosis.judged_worlds import facts_of_ranks
 from traceml.diagnosis.finding import Finding
@@ -195,3 +195,15 @@ def test_what_every_step_has_comes_with_the_script_and_is_left_as_it_is() -> Non
 
     assert (found.diagnosis, found.severity) == ("OVERHEAD_BOUND", "critical")
     assert MEANWHILE not in found.summary
+
+
+def test_waits_of_the_whole_run_do_not_explain_a_cost_that_lies_in_a_stretch_of_it() -> None:
+    """A loader that sleeps in 60 of 300 steps, on a host where the training waits for a core 16 % of the time."""
+    quick, slow = step_ms(input=0.3, forward=18), step_ms(input=20, forward=18)
+    steps = numbered([quick] * 100 + [slow] * 60 + [quick] * 140)
+
+    found = diagnose(facts_of_steps(steps, processes=waited(0.16))).step_time[0]
+
+    assert found.diagnosis == "INPUT_BOUND"
+    assert MEANWHILE not in found.summary
+    assert "in steps 100 to 160" in found.why  # by blocks of steps

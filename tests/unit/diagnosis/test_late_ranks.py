@@ -85,3 +85,30 @@ def test_the_price_of_ranks_with_steps_of_their_own_is_that_of_the_steps_they_sh
     assert shared.impact is not None
     assert shared.impact.num_steps is None
     assert 90 <= (found.impact.num_steps or 0) <= 100
+
+
+def test_what_one_rank_does_behind_a_later_one_is_no_cost_of_all() -> None:
+    """Rank 2 is 12 ms between its steps, which nobody waits for: rank 1 is 20 ms late in forward."""
+    pauses = {(step, 2): 12.0 for step in range(1, 101)}
+    steps = simulate(World(num_ranks=3, phase="forward", delay_ms=20, rank=1, pauses=pauses), 100)
+    found = diagnose(facts_of_ranks(steps)).step_time
+
+    assert (found[0].diagnosis, found[0].ranks, found[0].phases) == ("STRAGGLER", (1,), ("forward",))
+    assert "OVERHEAD_BOUND" not in [one.diagnosis for one in found]
+
+
+def test_of_two_ranks_that_are_as_late_as_each_other_none_is_named() -> None:
+    pauses = {(step, 1): 20.0 for step in range(1, 101)}
+    steps = simulate(World(num_ranks=2, phase="forward", delay_ms=20, rank=0, pauses=pauses), 100)
+
+    assert "STRAGGLER" not in [one.diagnosis for one in diagnose(facts_of_ranks(steps)).step_time]
+
+
+def test_a_rank_that_is_late_for_a_third_of_the_run_is_so_on_average() -> None:
+    late = {(step, 1): 30.0 for step in range(71, 101)}
+    of_two = first(simulate(World(num_ranks=2, pauses=late), 100))
+    of_three = first(simulate(World(num_ranks=3, pauses=late), 100))
+
+    assert "of each step" not in of_three.summary
+    assert "on average" in of_two.summary or of_two.diagnosis == "OVERHEAD_BOUND"
+    assert all("% of it in steps 7" in one.why for one in (of_two, of_three))
