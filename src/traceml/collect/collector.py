@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TURN_S: Final = 0.2  # a ring holds 2.6 s at 20,000 steps a second
 _CALM_TURN_S: Final = 0.8  # a turn costs as much as 20 steps; whoever asks, or ends, is heard at once
-_FEW: Final = 8  # ranks that are looked at within a turn, too: a short stop lies between two looks
+_FEW: Final = 4  # ranks that are looked at within a turn, too: a short stop lies between two looks
 _BUSY_STEPS: Final = 200  # of a rank in a turn: 1,000 a second
 _STEPS_AT_ONCE: Final = 4_096  # in one transaction
 SAMPLE_NS: Final = 1_000_000_000

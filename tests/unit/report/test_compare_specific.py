@@ -133,12 +133,9 @@ def test_repeats_whose_other_phases_got_faster_are_no_regression_of_the_one_that
 ALL_BUT_INPUT = {phase: 0.05 * ms for phase, ms in BASE_MS.items() if phase != "input"}
 
 
-@pytest.mark.parametrize("num_slow", [1, 2, 3])
-@pytest.mark.parametrize("num", [2, 3, 4, 5])
+@pytest.mark.parametrize(("num", "num_slow"), [(num, slow) for num in (2, 3, 4, 5) for slow in (1, 2, 3) if slow < num])
 def test_slow_runs_on_one_side_make_no_gain_of_the_one_phase_that_nobody_touched(num: int, num_slow: int) -> None:
     """All but input take 5 % longer; some runs before met a machine a quarter slower, or a tenth."""
-    if num_slow >= num:
-        pytest.skip("all runs of a side would be slow")
     for times in (1.25, 1.1):
         met = tuple(times if at < num_slow else 1.0 + 0.002 * at for at in range(num))
         quiet = tuple(1.0 + 0.002 * at for at in range(num))
