@@ -179,7 +179,7 @@ def test_a_rank_that_does_not_come_is_a_hang_while_it_lasts_and_one_event(tmp_pa
 @pytest.mark.ranks
 @pytest.mark.parametrize(("do", "events"), [("pause", []), ("validate", ["wait for a rank"])])
 def test_a_pause_of_the_script_is_no_hang(tmp_path: Path, do: str, events: list[str]) -> None:
-    summary = train(tmp_path, f"--do={do}", "--at=5", "--steps=12", "--seconds=6.5").summary
+    summary = train(tmp_path, f"--do={do}", "--at=5", "--steps=12", "--seconds=8").summary
 
     found = [event["kind"] for event in summary["events"] if event["kind"] in ("hang", "wait for a rank")]
     assert found == events
