@@ -122,16 +122,16 @@ def test_one_rank_alone_has_no_sync(tmp_path: Path) -> None:
     ],
 )
 def test_the_first_rank_that_dies_is_named_with_step_and_memory(tmp_path: Path, do: str, how: str) -> None:
-    result = train(tmp_path, f"--do={do}", "--at=20", "--steps=60")
+    result = train(tmp_path, f"--do={do}", "--at=80", "--steps=120")
 
     first = [event for event in result.summary["events"] if event["kind"] == "first death"]
     assert result.code == 1
     assert result.summary["run"]["status"] == "failed"
-    assert [(event["rank"], event["step"]) for event in first] == [(1, 21)], result.stderr
+    assert [(event["rank"], event["step"]) for event in first] == [(1, 81)], result.stderr
     assert first[0]["text"].startswith(f"rank 1 {how} in between steps"), first
     assert "held" in first[0]["text"]
     assert "died" in result.stderr
-    assert f"rank 1 {how} after 2" in " ".join(result.stderr.split())
+    assert f"rank 1 {how} after 8" in " ".join(result.stderr.split())
 
 
 @pytest.mark.ranks
