@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from traceml import settings
-from traceml.cli.speaking import answer, tell, width_for
+from traceml.cli.speaking import answer, drawn_for, tell
 from traceml.cli.view import find_run, finished_report
 from traceml.report.compare.comparison import compare as compare_runs
 from traceml.report.compare.schema import comparison_text
@@ -48,13 +49,7 @@ def _text(found: Comparison, shape: str) -> str:
         return comparison_text(found)
     if shape == "markdown":
         return comparison_markdown(found)
-    width = width_for(sys.stdout)
-    text = comparison_card(found, width=width)
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return comparison_card(found, width=width, ascii_only=True)
-    return text
+    return drawn_for(sys.stdout, partial(comparison_card, found))
 
 
 def _code(found: Comparison) -> int:

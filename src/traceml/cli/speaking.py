@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 
 from traceml.errors import UsageError
 
@@ -46,7 +46,25 @@ def answer(text: str) -> None:
         raise UsageError(message, slug="cannot-print") from None
 
 
-def width_for(stream: TextIO) -> int:
+class Draws(Protocol):
+    """What makes a text of so many columns, with or without blocks and arrows."""
+
+    def __call__(self, *, width: int, ascii_only: bool) -> str:
+        """The text."""
+
+
+def drawn_for(stream: TextIO, draw: Draws) -> str:
+    """A text as a stream can carry it: as wide as its terminal, and plain where its encoding has no blocks."""
+    width = _width_for(stream)
+    text = draw(width=width, ascii_only=False)
+    try:
+        text.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return draw(width=width, ascii_only=True)
+    return text
+
+
+def _width_for(stream: TextIO) -> int:
     """The columns of a text for a stream: 80, or fewer on a narrower terminal, down to 60."""
     if not stream.isatty():
         return _WIDTH

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from traceml import settings
-from traceml.cli.speaking import answer, tell, width_for
+from traceml.cli.speaking import answer, drawn_for, tell
 from traceml.errors import RunError
 from traceml.report.files import CARD_FILE, summary_text, write_summary
 from traceml.report.files import FILE as SUMMARY_FILE
@@ -112,13 +113,7 @@ def finished_report(run: Run) -> Report:
 
 def card_for(stream: TextIO, report: Report) -> str:
     """The card as a stream can carry it: with plain bars where its encoding has no blocks."""
-    width = width_for(stream)
-    text = card(report, width=width, cwd=str(Path.cwd()))
-    try:
-        text.encode(stream.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return card(report, width=width, ascii_only=True, cwd=str(Path.cwd()))
-    return text
+    return drawn_for(stream, partial(card, report, cwd=str(Path.cwd())))
 
 
 def _keep(run: Run, report: Report) -> None:

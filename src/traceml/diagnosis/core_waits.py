@@ -34,12 +34,12 @@ def explained_by_core_waits(finding: Finding, facts: Facts, limits: Thresholds) 
     if rank is None or rank.core_wait_share is None or finding.impact is None or not _may_be_slowed(finding, facts):
         return None
     share, period_ns, price_ns = rank.core_wait_share, _period_ns(rank), finding.impact.ms * NS_PER_MS
+    if share < limits.core_wait_share:
+        return None
     waited_ns = share * period_ns
     # Of a cost that lies in a stretch of the run only what was waited there can be a part.
     in_place_ns = waited_ns * share_of_steps(finding, facts, limits)
-    if share < limits.core_wait_share or in_place_ns < limits.explained_share * price_ns:
-        return None
-    if _is_in_every_step(rank, finding.phases[:1], limits):
+    if in_place_ns < limits.explained_share * price_ns or _is_in_every_step(rank, finding.phases[:1], limits):
         return None
     # In which phase it waited is not known, so this is what can be at most.
     explains = "enough to explain it" if waited_ns >= price_ns else "which may be most of it"

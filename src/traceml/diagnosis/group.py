@@ -14,7 +14,7 @@ from traceml.diagnosis.ledger_price import UnitCost, impact_of, unit_cost
 from traceml.diagnosis.luck import chance_of_last, clumping
 from traceml.diagnosis.price import NS_PER_MS, severity_of
 from traceml.diagnosis.rank_advice import advice_for
-from traceml.diagnosis.sentences import PLACES
+from traceml.diagnosis.sentences import place_of
 from traceml.schema import units
 from traceml.schema.phases import SYNC, label
 from traceml.schema.syncs import Amount
@@ -78,7 +78,7 @@ def _finding(
     others = [rank for rank in whole.ranks if rank not in ranks]
     before = f"rank {others[0]}" if len(others) == 1 else "the others"
     impact = impact_of(cost, whole, facts)
-    where = PLACES.get(behind.phase, f"in {units.clean(label(behind.phase))}")
+    where = place_of(behind.phase)
     num_last = sum(whole.by_rank[at].num_last for at in behind.places)
     return Finding(
         diagnosis="STRAGGLER",

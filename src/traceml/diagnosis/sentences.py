@@ -24,6 +24,11 @@ _NEARLY_ALL: Final = 0.995
 _LONG_NS: Final = 10_000_000_000  # from 10 s on a time is spoken in s, min, h
 
 
+def place_of(phase: str) -> str:
+    """Where in the step a phase is, in a sentence: `in forward`, `between steps`."""
+    return PLACES.get(phase, f"in {units.clean(label(phase))}")
+
+
 @dataclass(frozen=True)
 class Spread:
     """How a cost lies over the steady steps. `num_holding` of them hold `held_share` of it, each at least the mean."""

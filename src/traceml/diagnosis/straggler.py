@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Final, Mapping, Optional
+from typing import TYPE_CHECKING, Final, Optional
 
 from traceml.diagnosis.core_waits import core_wait_note
 from traceml.diagnosis.finding import INFO, Evidence, Finding
@@ -14,7 +14,7 @@ from traceml.diagnosis.ledger_price import UnitCost, impact_of, unit_cost
 from traceml.diagnosis.luck import chance_of_last, clumping
 from traceml.diagnosis.price import NS_PER_MS, rule_text, severity_of
 from traceml.diagnosis.rank_advice import advice_for
-from traceml.diagnosis.sentences import PLACES, part_of, share_in_words
+from traceml.diagnosis.sentences import part_of, place_of, share_in_words
 from traceml.schema import units
 from traceml.schema.phases import label
 
@@ -43,8 +43,6 @@ class Late:
     num_last: int
     luck: float
     excess_ns: dict[str, float]  # a unit, by phase, those above 0, the largest first
-    own: Mapping[str, float]  # its mean a step, by phase, in ns
-    usual: Mapping[str, float]  # the others' median of that
     is_each: bool  # whether it is in most steps
 
     @property
@@ -71,10 +69,6 @@ class Late:
         """What it does more in a phase, a step."""
         return self.excess_ns[phase] / self.cost.steps_a_unit
 
-    def is_its_own(self, phase: str, limits: Thresholds) -> bool:
-        """Whether it does there what the others do not: a slower core does all a little longer."""
-        return self.own.get(phase, 0.0) >= limits.its_own_times * self.usual.get(phase, 0.0)
-
 
 def straggler(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     """One rank makes all others wait: without it every step would be at least 3 % shorter, surely, in one phase.
@@ -100,31 +94,40 @@ def _ms(finding: Finding) -> float:
 
 def _single(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     late = late_rank(facts, limits)
-    if late is None or not _phases(late, limits) or _core_wait(late, facts, limits):
+    named = _phases(late, facts, limits) if late is not None else ()
+    if late is None or not named or _core_wait(late, facts, limits):
         return None
     impact = impact_of(late.cost, late.whole, facts)
     return Finding(
         diagnosis="STRAGGLER",
         severity=severity_of(impact, late.judged, limits),
-        summary=_summary(late, impact, _phases(late, limits)),
+        summary=_summary(late, impact, named),
         why=_why(late),
         next=advice_for(facts, (late.rank,), late.phase),
         rule=rule_text(straggler),
         evidence=_evidence(late, limits),
         ranks=(late.rank,),
-        phases=_phases(late, limits),
+        phases=named,
         impact=impact,
     )
 
 
-def _phases(late: Late, limits: Thresholds) -> tuple[str, ...]:
+def _phases(late: Late, facts: Facts, limits: Thresholds) -> tuple[str, ...]:
     """The phases that it is late in: the one that covers most, or two of its own; none where it is late in many."""
     if late.coverage >= limits.excess_coverage:
         return (late.phase,)
     two = tuple(late.excess_ns)[:_PAIR]
     is_always_last = late.num_last >= limits.always_last * late.whole.num_units
-    covers = late.covered(_PAIR) >= limits.excess_coverage and all(late.is_its_own(name, limits) for name in two)
-    return two if is_always_last and covers else ()
+    if not is_always_last or late.covered(_PAIR) < limits.excess_coverage:
+        return ()
+    return two if all(_is_its_own(late, name, facts, limits) for name in two) else ()
+
+
+def _is_its_own(late: Late, phase: str, facts: Facts, limits: Thresholds) -> bool:
+    """Whether it does there what the others do not: a slower core does all a little longer."""
+    known = {rank.state.identity.rank: rank.mean_ns(phase) or 0.0 for rank in facts.ranks if rank.num_steady}
+    others = [known.get(rank, 0.0) for rank in late.whole.ranks if rank != late.rank]
+    return known.get(late.rank, 0.0) >= limits.its_own_times * median(others)
 
 
 def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
@@ -138,11 +141,11 @@ def slow_rank(facts: Facts, limits: Thresholds) -> Optional[Finding]:
     if late is None or not late.excess_ns:
         return None
     waits = _core_wait(late, facts, limits)
-    if _phases(late, limits) and not waits:
+    if _phases(late, facts, limits) and not waits:
         return None
     impact = impact_of(late.cost, late.whole, facts)
     named = _named(late)
-    where = " and ".join(_place(name) for name in named) if len(named) <= _PAIR else "in several phases"
+    where = " and ".join(place_of(name) for name in named) if len(named) <= _PAIR else "in several phases"
     more = ", ".join(f"{units.clean(label(name))} {units.duration(late.more_ns(name))}" for name in named)
     return Finding(
         diagnosis="SLOW_RANK",
@@ -164,10 +167,6 @@ def _named(late: Late) -> tuple[str, ...]:
     return tuple(name for name, ns in late.excess_ns.items() if ns >= _NAMED_SHARE * total)[:_NUM_NAMED]
 
 
-def _place(phase: str) -> str:
-    return PLACES.get(phase, f"in {units.clean(label(phase))}")
-
-
 def _core_wait(late: Late, facts: Facts, limits: Thresholds) -> str:
     return core_wait_note(facts, late.rank, late.total_ns, limits)
 
@@ -181,13 +180,13 @@ def late_rank(facts: Facts, limits: Thresholds) -> Optional[Late]:
         return None
     gains = [rank.gain.total for rank in ledger.whole.by_rank]
     for at in sorted(range(len(gains)), key=lambda place: -gains[place]):
-        late = _late(facts, ledger, at, judged, limits)
+        late = _late(ledger, at, judged, limits)
         if late is not None:
             return late
     return None
 
 
-def _late(facts: Facts, ledger: LedgerFacts, at: int, judged: RankFacts, limits: Thresholds) -> Optional[Late]:
+def _late(ledger: LedgerFacts, at: int, judged: RankFacts, limits: Thresholds) -> Optional[Late]:
     """This rank, where it surely costs the others something: last beyond luck, or most of what all would win."""
     whole = ledger.whole
     assert whole is not None
@@ -207,9 +206,8 @@ def _late(facts: Facts, ledger: LedgerFacts, at: int, judged: RankFacts, limits:
     excess = dict(sorted(means.items(), key=lambda item: -item[1]))
     if len(whole.ranks) == _PAIR and cost.mean_ns < limits.alike_share * max(excess.values(), default=0.0):
         return None  # the other one is as late elsewhere: without this one all would wait for that
-    own, usual = _means(facts, whole, at)
     is_each = sums.num_last >= _MOST_UNITS * whole.num_units and _is_typical(ledger, at, cost, limits)
-    return Late(whole.ranks[at], at, judged, whole, cost, sums.num_last, luck, excess, own, usual, is_each)
+    return Late(whole.ranks[at], at, judged, whole, cost, sums.num_last, luck, excess, is_each)
 
 
 def _is_typical(ledger: LedgerFacts, at: int, cost: UnitCost, limits: Thresholds) -> bool:
@@ -218,22 +216,11 @@ def _is_typical(ledger: LedgerFacts, at: int, cost: UnitCost, limits: Thresholds
     return median(means) >= limits.each_step_share * cost.mean_ns
 
 
-def _means(facts: Facts, whole: UnitSums, at: int) -> tuple[dict[str, float], dict[str, float]]:
-    """A rank's mean of each phase a step, and the others' median of it."""
-    known = {rank.state.identity.rank: rank for rank in facts.ranks if rank.num_steady}
-    means = [
-        {name: (known[rank].mean_ns(name) or 0.0) if rank in known else 0.0 for name in whole.phases}
-        for rank in whole.ranks
-    ]
-    others = [mean for place, mean in enumerate(means) if place != at]
-    return means[at], {name: median(mean[name] for mean in others) for name in whole.phases}
-
-
 def _summary(late: Late, impact: Impact, named: tuple[str, ...]) -> str:
     if len(late.whole.ranks) == _PAIR:
         return _summary_of_pair(late)
     most = "" if late.covered(len(named)) >= _NEARLY_ALL else "mostly "
-    where = most + " and ".join(_place(name) for name in named)
+    where = most + " and ".join(place_of(name) for name in named)
     share = share_in_words(impact.pct / 100)
     compared = part_of(late.cost.mean_ns / late.cost.steps_a_unit, late.cost.period_ns / late.cost.steps_a_unit)
     if late.is_each:
@@ -247,9 +234,9 @@ def _summary_of_pair(late: Late) -> str:
     is_ = "is" if late.is_each else "is on average"
     if len(named) == 1 or late.coverage >= _NEARLY_ALL:
         return (
-            f"Rank {late.rank} {is_} {units.duration(late.more_ns(late.phase))} behind {before} {_place(late.phase)}."
+            f"Rank {late.rank} {is_} {units.duration(late.more_ns(late.phase))} behind {before} {place_of(late.phase)}."
         )
-    parts = " and ".join(f"{units.duration(late.more_ns(name))} {_place(name)}" for name in named)
+    parts = " and ".join(f"{units.duration(late.more_ns(name))} {place_of(name)}" for name in named)
     return f"Rank {late.rank} {is_} {units.duration(late.total_ns)} behind {before}: {parts}."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Callable, Final, Mapping, Optional, Sequence
 
 from traceml.analysis.facts import Facts
@@ -121,11 +122,7 @@ def _in_order(causes: Sequence[Finding], facts: Facts, limits: Thresholds) -> tu
     told = [(finding, explained_by_core_waits(finding, facts, limits)) for finding in placed]
     own = [finding for finding, explained in told if explained is None]
     others = [explained for _, explained in told if explained is not None]
-    is_any_critical = any(finding.severity == CRITICAL for finding in own)
-
-    def weight(finding: Finding) -> tuple[bool, float]:
-        return _weight(finding, is_any_critical=is_any_critical)
-
+    weight = partial(_weight, is_any_critical=any(finding.severity == CRITICAL for finding in own))
     return (*sorted(own, key=weight, reverse=True), *sorted(others, key=weight, reverse=True))
 
 

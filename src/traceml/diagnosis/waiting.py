@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, Optional
 from traceml.diagnosis.core_waits import waits_of_ranks
 from traceml.diagnosis.ground import undecided
 from traceml.diagnosis.rank_advice import advice_for
-from traceml.diagnosis.sentences import PLACES, part_of, share_in_words, spread_of
+from traceml.diagnosis.sentences import part_of, place_of, share_in_words, spread_of
 from traceml.schema import units
-from traceml.schema.phases import SYNC, label
+from traceml.schema.phases import SYNC
 
 if TYPE_CHECKING:
     from traceml.analysis.facts import Facts, RankFacts
@@ -77,8 +77,7 @@ def _for_whom(facts: Facts, whole: UnitSums, at: int, limits: Thresholds) -> tup
     excess_ns, phase = max(zip(sums.excess_ns, whole.phases))
     if excess_ns <= 0 or excess_ns < limits.excess_coverage * sum(ns for ns in sums.excess_ns if ns > 0):
         return told, f"see what else runs on the core or device of rank {rank}, and whether it is slower itself"
-    where = PLACES.get(phase, f"in {units.clean(label(phase))}")
-    return f"{told}, {where}", advice_for(facts, (rank,), phase)
+    return f"{told}, {place_of(phase)}", advice_for(facts, (rank,), phase)
 
 
 def _may_be_turns(facts: Facts, rank: RankFacts, limits: Thresholds) -> bool:
